@@ -41,6 +41,8 @@ DELETE_WAIT_S: Final = 3.0
 WITHDRAWN_S: Final = (1.0, 50.0)
 UNREACHABLE_S: Final = (30.0, 900.0)
 MINUTE_S: Final = 60.0
+FIRST_ID: Final = 1000
+"""The ids of VMs follow this number."""
 UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 
 
@@ -253,7 +255,7 @@ class Cloud:
         self.world, self.job_of = world, job_of
         self.present: dict[tuple[str, str], ExploredVm] = {}
         self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
-        self.count = 1000
+        self.count = FIRST_ID
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
         self.empty_zones: set[str] = set()
         """Zones that have no capacity for anybody."""

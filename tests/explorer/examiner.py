@@ -332,16 +332,18 @@ class Examiner:
             for program in ends
             if program.cause == OWN and not program.is_hidden and not program.was_asked
         ]
-        stalled = [program for program in ends if program.cause == STALLED]
+        stalled = [
+            program for program in ends if program.cause == STALLED and not program.was_asked
+        ]
         is_unclear = self.round.key == FIRST and "before every member had reported" in text
         if (
             own and is_unclear and not faults
         ):  # an abort, or a peer that reports the end of such a program
             self._world.notes["a failure before all members had reported was free"] += 1
-        elif own and not faults and not stalled:
+        elif (own or stalled) and not faults:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
         culprit = named(text.partition(" goes on without ")[0])
-        guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}
+        guilty = {vm.replica_id for _, vm in faults}
         guilty |= {program.replica_id for program in ends if program.was_asked}
         guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}
         # A member may begin a round without a VM, if its loss was judged as the round began.
@@ -378,7 +380,7 @@ class Examiner:
             and at_s < min(first_s, done.get(vm, first_s))
             if kind != "unkillable" or at_s > began.get(vm, 0)  # a reboot repaired it
         }
-        if self._is_repeated(charge, ends):
+        if self._is_stalled(charge, ends):
             return
         unfound = self._unfound()
         if (
@@ -451,18 +453,11 @@ class Examiner:
         ]
         return [f"round {self.round.key}", *causes, *faults]
 
-    def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
-        """Whether the charge is for another reboot of the member's VM, or for stalls."""
-        reboots = [
-            (at_s, vm)
-            for at_s, vm, kind in self._job.faults
-            if kind == REBOOT and vm.replica_id == charge.replica_id
-        ]
-        began_s = min((program.started_s for program in ends), default=math.inf)
-        counts = Counter(vm for _, vm in reboots)
-        if any(at_s > began_s and counts[vm] > 1 for at_s, vm in reboots):
-            return True
-        return any(program.cause == STALLED for program in ends) and charge.kind != "restart"
+    def _is_stalled(self, charge: Charge, ends: list[Program]) -> bool:
+        """Whether the charge is for a stall of the member, which its agent ended."""
+        return any(
+            program.cause == STALLED and program.replica_id == charge.replica_id for program in ends
+        )
 
     def _programs_of_round(self) -> list[Program]:
         programs = self._job.programs.all
@@ -507,7 +502,7 @@ class Examiner:
         if (
             assertable
             and not causes & {OWN, PEER}
-            and not any(self._is_repeated(charge, ends) for charge in assertable)
+            and not any(self._is_stalled(charge, ends) for charge in assertable)
         ):
             self._world.violate("innocent charged alone", *assertable, *causes)
         assert self.state

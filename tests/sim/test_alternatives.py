@@ -21,7 +21,7 @@ from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.timeouts import CAPACITY_FRESH, EARLY_LOSS_AGE_MAX
+from trainmaster.core.timeouts import CAPACITY_FRESH, USEFUL_LIFE_MIN
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 from trainmaster.simulator.weather import Climate, Weather
@@ -83,7 +83,7 @@ def lose_vms(world: World, rng: random.Random) -> None:
         replica.replica_id for replica in world.replicas if replica.state is ReplicaState.RUNNING
     ]
     present = [replica_id for replica_id in running if world.find_vm(replica_id)]
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds() * rng.choice((0.1, 1.1)))
+    world.wait(USEFUL_LIFE_MIN.total_seconds() * rng.choice((0.1, 1.1)))
     for replica_id in present if rng.random() < 0.5 else present[:1]:
         world.send("maintenance", replica_id, cause="preemption")
 

@@ -40,6 +40,7 @@ _SCHEMA: Final = """
         received INTEGER, severity INTEGER, entry TEXT,
         PRIMARY KEY (timestamp, insert_id, log_name)
     ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS severities ON entries (severity, timestamp);
 """
 
 

@@ -37,7 +37,9 @@ def missing_lines(job: Job) -> Sequence[str]:
 def count_missing(page: ReadPage, job: Job) -> Sequence[str]:
     """Return the sentences. Raises PermanentError or TemporaryError."""
     since = (job.created_at - timedelta(minutes=1)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [f'{JOB}="{public_id(job.job_id)}"', f'labels."{MISSING_LABEL}":*']
+    # The severity comes first: there are few such entries.
+    conditions = ["severity=WARNING", f'{JOB}="{public_id(job.job_id)}"']
+    conditions.append(f'labels."{MISSING_LABEL}":*')
     if trial_number(job.job_id):
         conditions.append(f'{TRIAL}="{trial_number(job.job_id)}"')
     text = " AND ".join([*conditions, f'timestamp>="{since}"'])

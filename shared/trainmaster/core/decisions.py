@@ -19,7 +19,6 @@ class Rule(IntEnum):
     PRIMARY_DONE = 2
     REPLICA_DONE = 3
     VM_LOST = 4
-    INTERNAL = 5
     RETRIES_DISABLED = 6
     ROUND = 7
     PERMANENT = 8
@@ -28,7 +27,6 @@ class Rule(IntEnum):
     CAPACITY = 11
     ENDED = 12
     TUNING = 13
-    STALLED = 14
 
 
 class Reason(StrEnum):
@@ -42,9 +40,7 @@ class Reason(StrEnum):
     ALL_READY = "all_ready"
     JOB_ENDED = "job_ended"
     JOB_ID_TAKEN = "job_id_taken"
-    OLD_ATTEMPT = "old_attempt"
-    OLD_INCARNATION = "old_incarnation"
-    OLD_VM_GENERATION = "old_vm_generation"
+    OUTDATED = "outdated"
     OTHER_VM = "other_vm"
     UNKNOWN_INCARNATION = "unknown_incarnation"
     NOTHING_TO_DO = "nothing_to_do"
@@ -58,16 +54,13 @@ class Reason(StrEnum):
     GONE = "gone"
     STARTUP_TIMEOUT = "startup_timeout"
     AGENT_SILENT = "agent_silent"
-    VMS_LOST_EARLY = "vms_lost_early"
     VM_STOPPING = "vm_stopping"
     UNFIT = "unfit"
     MEMBERS_SAVE = "members_save"
     SAVED = "saved"
     VM_RESTARTED = "vm_restarted"
     STALLED = "stalled"
-    STALLS_SPENT = "stalls_spent"
     SETUP_FAILED = "setup_failed"
-    CREATE_FAILED = "create_failed"
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"
     RETRIES_DISABLED = "retries_disabled"
     MEMBER_FAILED = "member_failed"
@@ -86,13 +79,11 @@ class Reason(StrEnum):
     RERUNS_SPENT = "reruns_spent"
     RESTART_JOB_ON_WORKER_RESTART = "restart_job_on_worker_restart"
     STOCKOUT = "stockout"
-    STOCKOUT_LASTS = "stockout_lasts"
     QUOTA = "quota"
     QUEUED = "queued"
     NEVER_ANY_CAPACITY = "never_any_capacity"
     BLOCKED = "blocked"
     OUT_OF_REACH = "out_of_reach"
-    DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"
     MAX_COST = "max_cost"

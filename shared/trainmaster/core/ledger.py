@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, ReplicaAction
+from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import End, Event, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve, store
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import recall
-from trainmaster.core.rules.evidence import end_in
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.rules.evidence import Rank, end_in, rank_of, replica_of, reports_lost_peer
+from trainmaster.core.timeouts import EXCUSE_MAX
 from trainmaster.core.transitions.change import Effect
 
 
@@ -29,8 +31,6 @@ class Counters:
     attempt: int = 0
     reruns_used: int = 0
     """Charged reruns of the job."""
-    internal_used: int = 0
-    """Internal retries of the job."""
     restarts_used: int = 0
     """Charged restarts of the replica in this attempt."""
     replaced: int = 0
@@ -87,6 +87,40 @@ def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
     return tuple(end for end in ends if end is not None)
 
 
+def excused_restarts(replica: Replica, entries: Iterable[LedgerEntry]) -> tuple[datetime, ...]:
+    """Return the charged restarts of a replica that is judged alone that do not count: its program
+    reported a lost peer as a VM of the cluster was lost.
+
+    `entries`: of its job, from `EXCUSE_MAX` before its first restart.
+    """
+    known = list(entries)
+    lost_at = map(_machine_loss, known)
+    losses = [at for at in lost_at if at is not None]
+    return tuple(
+        entry.at
+        for entry in known
+        if entry.at in replica.restarts
+        and isinstance(entry.event, ReplicaExited)
+        and entry.event.subject.replica_id == replica.replica_id
+        and reports_lost_peer(entry.event)
+        and any(abs(entry.event.at - at) <= EXCUSE_MAX for at in losses)
+    )
+
+
+def _machine_loss(entry: LedgerEntry) -> datetime | None:
+    """Return when the entry says that a machine of the cluster was lost; None: it says no such
+    thing.
+    """
+    end = end_in(entry.event)
+    if (
+        end is None
+        or isinstance(entry.decision.action, Ignore)
+        or not replica_of(end).is_in_cluster
+    ):
+        return None
+    return end.at if rank_of(end) is Rank.MACHINE else None
+
+
 def counters(state: State | None, replica_key: str | None) -> Counters:
     """Return the current use of the budgets. A replica that was not loaded counts as zero."""
     if state is None:
@@ -96,7 +130,6 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
     return Counters(
         attempt=state.job.attempt,
         reruns_used=budgets.reruns_used,
-        internal_used=budgets.internal_used,
         restarts_used=replica.restarts_used if replica else 0,
         replaced=replica.replaced if replica else 0,
     )

@@ -82,20 +82,25 @@ of one minute together read: up to a third of what Compute Engine's default limi
 minute allows. A larger gang is read in several reconciliations.
 """
 
-EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
-"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program
-rarely saves a checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress.
+USEFUL_LIFE_MIN: Final = timedelta(minutes=10)
+"""A VM that ends earlier after its agent's first report is wasted: a program rarely saves a
+checkpoint earlier (`QUICK_FAILURE_MAX_S`), so it is paid without progress.
 """
 
-EARLY_LOSSES_PER_ZONE: Final = 3
-"""VMs of a replica that may be lost early in a row until the next zone is tried. The first loss
-may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
+WASTED_PER_ZONE: Final = 3
+"""Wasted machines of a replica in a row until the next zone is tried. The first one may be chance;
+after three, the zone takes Spot VMs away as fast as it creates them."""
 
-EARLY_LOSSES_MAX: Final = 30
-"""VMs of a replica that may be lost early in a row, in all zones, until the job fails.
+WASTED_MAX: Final = 30
+"""Wasted machines of a replica in a row, in all zones, until the job fails.
 
 With the pauses between them that is at least six hours: longer than most shortages, and at most 30
 boots are paid.
+"""
+
+SETUP_PAUSES: Final = (timedelta(minutes=5), timedelta(hours=1))
+"""Pauses after set-ups of a replica that failed: with three tries, as the service had, they outlast
+an outage of an hour of what the set-up downloads. Most outages end within the first one.
 """
 
 # Rule 7: rounds
@@ -139,6 +144,13 @@ LIKELY_BUG_FAILURES: Final = 3
 """Quick failures in a row after which the texts of decisions mention a likely bug.
 
 Two may be chance.
+"""
+
+# Rule 10: restarts
+
+EXCUSE_MAX: Final = timedelta(minutes=2)
+"""Time between the report of a lost peer and that of a lost VM in which the VM explains it. A
+program notices within seconds; the loss itself is reported at the next look at the VMs.
 """
 
 # Rule 11: capacity
@@ -212,10 +224,11 @@ ADVICE_DOUBTED: Final = timedelta(minutes=30)
 Advice knows the zone, and not what was refused.
 """
 
-BLOCKED_MAX: Final = timedelta(hours=1)
-"""How long a job that has not run yet waits while Google refuses its VMs for something that an
-operator can repair. A changed permission takes minutes to spread, and an operator has read the
-alert; a job that names a missing network or account should not wait longer.
+REFUSED_MAX: Final = timedelta(hours=1)
+"""How long VMs are requested for a job of which nothing runs while Google refuses them for
+something that an operator can repair, or fails. A changed permission takes minutes to spread, and
+an operator has read the alert; most outages are shorter; and a job that names a missing network or
+account should not wait longer.
 """
 
 # Stored documents

@@ -46,7 +46,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     with_save_on_notice,
     with_stillness,
 )
-from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
+from trainmaster.jobspec.fields.job_id import check_job_id, job_id_of_display_name
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
@@ -145,7 +145,7 @@ def _resolve(
 ) -> AcceptedSpec:
     job_id = job.job_id or default_job_id
     if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
-        job_id = nearest_job_id(job.display_name)
+        job_id = job_id_of_display_name(job.display_name)
     if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
         check_job_id(job_id, problems)
     check_labels(job.labels, problems)

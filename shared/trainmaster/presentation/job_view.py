@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import (
-    INTERNAL_RETRIES_MAX,
     RERUNS_MAX,
     RESTARTS_MAX,
     Job,
@@ -174,7 +173,6 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
     view["runtime"] = plan.image.runtime
     view["budgets"] = {
         "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
-        "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
     }
     if job.notes:
         view["notes"] = list(job.notes)

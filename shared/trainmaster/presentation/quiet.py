@@ -32,11 +32,11 @@ class Quiet:
     ends_at: datetime
 
     def words(self, now: datetime) -> str:
-        """Return `prints nothing since 6 min and is ended at 17:06 UTC if it stays so`."""
+        """Return `has printed nothing for 6 min and is ended at 17:06 UTC if it stays so`."""
         quiet_s = max((now - self.since).total_seconds(), 0.0)
         who = f"{self.who} " if self.who else ""
         return (
-            f"{who}prints nothing since {rough_words(quiet_s)} and is ended at"
+            f"{who}has printed nothing for {rough_words(quiet_s)} and is ended at"
             f" {self.ends_at:%H:%M} UTC if it stays so"
         )
 

@@ -46,6 +46,11 @@ _REQUIREMENT: Final = re.compile(
     r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII
 )
 
+_LOCAL_PATH: Final = re.compile(r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))", re.IGNORECASE)
+"""A direct reference without the address of a server."""
+_CONDA: Final = re.compile(r"[\w.-]+\s*=(?!=)")
+"""As `conda list --export` prints it: `numpy=1.26.4=py311h_0`."""
+
 
 def with_folder(
     document: dict[str, Any],
@@ -143,6 +148,17 @@ def read_requirements(folder: Path) -> list[str]:
         if line and not _REQUIREMENT.fullmatch(line):
             raise PermanentError(
                 f"{file}:{number}: {line!r} must be a package, such as pandas==2.3, and no option"
+            )
+        if _LOCAL_PATH.search(line):
+            raise PermanentError(
+                f"{file}:{number}: {line!r} names a file of this machine, which the job's VMs do"
+                " not have: name a version, such as pandas==2.3"
+            )
+        if _CONDA.match(line):
+            name, version = line.split("=")[:2]
+            raise PermanentError(
+                f"{file}:{number}: {line!r} is a line of conda, which pip cannot read: write"
+                f" {name.strip()}=={version.strip()}"
             )
     return [line for line in requirements if line]
 

@@ -171,7 +171,8 @@ def test_missing_lines_of_each_replica_are_counted_for_why(logged: Installation)
             "ml.googleapis.com/task_name": f"{task}-replica-0",
             MISSING: str(count),
         }
-        logged.cloud.write(an_entry(f"gap {number}", labels=labels, timestamp=now()))
+        entry = an_entry(f"gap {number}", labels=labels, timestamp=now(), severity="WARNING")
+        logged.cloud.write(entry)
     assert [sentence.split(":")[0] for sentence in count_missing(page, loaded.state.job)] == [
         "1 line of master-replica-0 is not in the log",
         "2541 lines of worker-replica-0 are not in the log",

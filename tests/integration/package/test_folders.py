@@ -225,8 +225,34 @@ def test_requirement_that_is_no_package_is_named_with_its_line(folder: Path, lin
 
 
 @pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("numpy @ file:///croot/numpy-1.26.4.whl#sha256=abc", "names a file of this machine"),
+        ("mylib @ ../mylib", "names a file of this machine"),
+        ("mylib[a] @ /opt/mylib", "names a file of this machine"),
+        ("numpy=1.26.4=py311h_0", "is a line of conda, .* write numpy==1.26.4"),
+        ("numpy = 1.26", "is a line of conda, .* write numpy==1.26"),
+    ],
+)
+def test_requirement_of_another_machine_or_tool_is_named_with_its_line(
+    folder: Path, line: str, words: str
+) -> None:
+    (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
+    with pytest.raises(PermanentError, match=rf"requirements\.txt:2: .*{words}"):
+        read_requirements(folder)
+
+
+@pytest.mark.parametrize(
     "line",
-    ["a", "a.b-c_d==1.*", "a @ https://a/b.whl", "a ~=1 ; python_version < '3.12'", "a[b,c]"],
+    [
+        "a",
+        "a.b-c_d==1.*",
+        "a @ https://a/b.whl",
+        "a @ git+https://a/b",
+        "a===1",
+        "a ~=1 ; python_version < '3.12'",
+        "a[b,c]",
+    ],
 )
 def test_requirement_of_a_package_is_accepted(folder: Path, line: str) -> None:
     (folder / "requirements.txt").write_text(f"{line}\n")

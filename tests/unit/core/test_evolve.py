@@ -122,7 +122,7 @@ def test_rerun_of_a_synchronous_job_holds_its_first_round() -> None:
 
 def test_loss_that_moves_the_job_to_another_zone_ends_its_round() -> None:
     state = jobs.a_state()
-    moved = changed_job(state, ContinueProvisioning(1, 1, lost="1-worker-0"))
+    moved = changed_job(state, ContinueProvisioning(1, 1, replacement=ReplaceVm("1-worker-0")))
     assert (moved.zone, moved.round.number, moved.round.is_held) == ("us-central1-b", 2, True)
 
 
@@ -146,12 +146,6 @@ def test_rerun_is_a_new_attempt_of_every_replica_on_the_existing_vms() -> None:
     previous = [replica for replica in rerun.replicas if replica.attempt == 1]
     assert [replica.version for replica in previous] == [2, 2, 2], (
         "concurrent changes of the old attempt conflict"
-    )
-
-
-def test_rerun_after_an_internal_error_charges_only_internal_retries() -> None:
-    assert changed_job(RUNNING, RerunJob(Budget.INTERNAL)).budgets == Budgets(
-        reruns_used=0, internal_used=1
     )
 
 

@@ -13,7 +13,7 @@ from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, Re
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, VmLost, VmReady, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -81,7 +81,7 @@ def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() ->
     )
     assert (moved.job.zones_used, moved.job.placement.left) == (
         ("us-central1-b", "us-central1-a"),
-        ("us-central1-a",),
+        (LeftZone("us-central1-a", may_run=True),),
     )
 
 
@@ -146,7 +146,7 @@ def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
             replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas
         ),
     )
-    assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore old_vm_generation"
+    assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore outdated"
 
 
 def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignored() -> None:
@@ -158,7 +158,7 @@ def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignore
     others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=6),)
     assert Delete(late) in steps(moved, late, present, *others)
     assert Delete(present) not in steps(moved, late, present, *others)
-    assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore old_vm_generation"
+    assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore outdated"
 
 
 def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() -> None:
@@ -231,7 +231,7 @@ def test_events_of_two_vm_generations_have_different_keys() -> None:
 
 def test_only_vms_that_were_taken_away_count_for_on_demand_vms() -> None:
     taken = after(a_state(), ReplaceVm("1-worker-0", is_vm_taken=True))
-    given_up = after(taken, ReplaceVm("1-worker-0", is_startup_timeout=True))
+    given_up = after(taken, ReplaceVm("1-worker-0", wasted=3))
     moved = after(given_up, RerunJob(Budget.FREE, zone_index=1))
     assert [replica.vms_lost for replica in moved.replicas] == [0, 1, 0]
     again = after(moved, RerunJob(Budget.FREE, lost="2-worker-0", is_vm_taken=True))

@@ -20,8 +20,7 @@ TEXTS = {
 }
 RULE_OF_HELPER = {
     "stale": Rule.STALE,
-    "replace_vm": Rule.VM_LOST,
-    "internal_error": Rule.INTERNAL,
+    "VmEnd": Rule.VM_LOST,
     "_continue": Rule.CAPACITY,
 }
 """Functions of the rules that decide by one rule, with a reason that they are given."""

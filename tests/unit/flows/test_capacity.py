@@ -12,13 +12,14 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_spec
 from tests.support.world import World
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind, JobSubmitted
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
@@ -74,15 +75,17 @@ def submit(world: World, plan: Plan) -> None:
     world.deliver()
 
 
-def spot_plan(workers: int = 2, losses_max: int | None = None) -> Plan:
-    plan = a_plan(workers)
+def spot_plan(
+    workers: int = 2, losses_max: int | None = None, exit_policy: ExitPolicy | None = None
+) -> Plan:
+    plan = a_plan(workers, exit_policy=exit_policy or ExitPolicy())
     chief, group = plan.groups
     return replace(plan, groups=(chief, replace(group, purchase=Purchase(Spot(losses_max)))))
 
 
 def preempt(world: World, replica_id: ReplicaId) -> None:
     """Preempt a VM that has lived too long for an early loss."""
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
     world.send("vm-ready", replica_id)
@@ -104,7 +107,8 @@ def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
 
 
 def test_rerun_keeps_on_demand_vms(world: World, fleet: RecordingFleet) -> None:
-    submit(world, spot_plan(losses_max=1))
+    rerun = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.RERUN),))
+    submit(world, spot_plan(losses_max=1, exit_policy=rerun))
     world.report_all_ready()
     preempt(world, WORKER_0)
     world.kill(WORKER_0, signal=6)
@@ -243,7 +247,7 @@ def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
 ) -> None:
     world.is_independent = is_independent
     world.start_running()
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     fleet.stockout_zones = {A}
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
         world.send("maintenance", replica_id, cause="preemption")

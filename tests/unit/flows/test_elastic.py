@@ -65,10 +65,10 @@ def running(world: World) -> tuple[int, list[str]]:
 
 def charges(world: World) -> list[int]:
     used = [replica.restarts_used for replica in world.replicas]
-    return [*used, world.job.budgets.reruns_used, world.job.budgets.internal_used]
+    return [*used, world.job.budgets.reruns_used]
 
 
-FREE = [0, 0, 0, 0, 0]
+FREE = [0, 0, 0, 0]
 
 
 def grow(world: World) -> None:
@@ -208,7 +208,7 @@ def test_without_save_on_notice_a_member_joins_when_a_round_begins_anyway() -> N
     world.exit_program(WORKER_0, 1)
     world.deliver()
     assert running(world) == (3, [])
-    assert charges(world) == [0, 1, 0, 0, 0]
+    assert charges(world) == [0, 1, 0, 0]
 
 
 def test_vm_that_is_neither_refused_nor_reports_is_waited_for_two_minutes() -> None:
@@ -280,7 +280,7 @@ def test_member_that_fails_while_short_pays_and_the_next_round_is_short_too() ->
     world.exit_program(WORKER_0, 1)
     world.deliver()
     assert running(world) == (3, ["worker-1"])
-    assert charges(world) == [0, 1, 0, 0, 0]
+    assert charges(world) == [0, 1, 0, 0]
 
 
 def test_loss_of_a_vm_that_has_not_joined_changes_no_round_and_excuses_no_failure() -> None:
@@ -296,7 +296,7 @@ def test_loss_of_a_vm_that_has_not_joined_changes_no_round_and_excuses_no_failur
     assert running(world) == (2, ["worker-1"])
     world.exit_program(WORKER_0, 1)
     world.deliver()
-    assert charges(world) == [0, 1, 0, 0, 0]
+    assert charges(world) == [0, 1, 0, 0]
     assert (world.job.zone, world.job.attempt) == (A, 1)
 
 

@@ -177,7 +177,7 @@ def test_messages_of_a_replaced_vm_change_nothing(running: World) -> None:
     world.send("replica-exit", WORKER_1, **old, cause="process", signal=15)
     world.send("maintenance", WORKER_1, **old, cause="preemption")
     assert world.replicas == state
-    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
+    assert world.ledger[-1].decision.reason is Reason.OUTDATED
     world.check()
 
 
@@ -203,8 +203,10 @@ def test_job_fails_after_six_exits_in_each_of_four_attempts(running: World) -> N
     assert not world.vms
 
 
-def test_rerun_uses_the_existing_vms(running: World) -> None:
-    world = running
+def test_rerun_uses_the_existing_vms(world: World) -> None:
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world.deliver()
+    world.report_all_ready()
     before = {vm.name: vm.instance_id for vm in world.vms}
     world.kill(WORKER_0, signal=11)
     world.deliver()
@@ -442,7 +444,7 @@ def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
-    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
+    assert world.ledger[-1].decision.reason is Reason.OUTDATED
     world.check()
 
 

@@ -11,7 +11,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.rules.admission_queue import used_resources
-from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.flows import submit
 
 SMALL, LARGE = "us-central1-a", "us-central1-b"
@@ -45,7 +45,7 @@ def add_second_job(world: World) -> JobState:
 
 
 def move_to_larger_alternative(world: World) -> None:
-    world.wait((EARLY_LOSS_AGE_MAX + timedelta(minutes=1)).total_seconds())
+    world.wait((USEFUL_LIFE_MIN + timedelta(minutes=1)).total_seconds())
     assert isinstance(world.fleet.capacity, dict)
     world.fleet.capacity[SMALL] = 0
     for replica_id in (CHIEF, WORKER_0, WORKER_1):

@@ -90,7 +90,7 @@ def test_job_goes_on_after_an_outage_of_ten_minutes(
         deliver_for_ten_minutes(running)
         assert running.state == "RUNNING"
     running.fleet.unreachable_zones = set()
-    sweep(running, 12)
+    sweep(running, 16)
     after = {vm.name: vm for vm in running.vms}
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name].instance_id != before[name].instance_id}

@@ -12,7 +12,7 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.timeouts import EARLY_LOSSES_MAX
+from trainmaster.core.timeouts import WASTED_MAX
 
 A, B = "us-central1-a", "us-central1-b"
 PRIMARY = ReplicaId(TaskType.CHIEF, 0)
@@ -164,13 +164,13 @@ def test_worker_whose_vms_are_lost_early_neither_moves_nor_fails_the_job(world: 
     start(world, 5)
     for replica_id in (PRIMARY, SERVER, *WORKERS[:2]):
         world.send("vm-ready", replica_id)
-    for _ in range(EARLY_LOSSES_MAX + 2):
+    for _ in range(WASTED_MAX + 2):
         while "worker-2" not in names(world):
             pass_backoff(world)
         world.fleet.vanish(next(vm.name for vm in world.vms if vm.replica_id == WORKERS[2]))
         world.provision()
         world.deliver()
-    assert world.replica(WORKERS[2]).early_losses > EARLY_LOSSES_MAX
+    assert world.replica(WORKERS[2]).wasted > WASTED_MAX
     assert (world.state, world.job.attempt, world.job.zone) == (JobState.RUNNING, 1, A)
 
 

@@ -23,7 +23,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
-from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
+from trainmaster.core.timeouts import PARTIAL_GANG_WAIT_MAX_S, REFUSED_MAX, USEFUL_LIFE_MIN
 from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
@@ -101,7 +101,7 @@ def submit(
 
 
 def lose_all(world: World) -> None:
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
         world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
@@ -245,7 +245,9 @@ def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
     assert workers == [(A, "n1-standard-8", False), (A, "n1-highmem-8", True)]
 
 
-@pytest.mark.parametrize("kind", [CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED])
+@pytest.mark.parametrize(
+    "kind", [CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED, CapacityErrorKind.INTERNAL]
+)
 def test_refused_region_is_left_and_a_job_that_is_refused_everywhere_fails_after_an_hour(
     world: World, fleet: PlacedFleet, kind: CapacityErrorKind
 ) -> None:
@@ -262,8 +264,8 @@ def test_refused_region_is_left_and_a_job_that_is_refused_everywhere_fails_after
         world.deliver()
         world.wait(60)
         world.provision()
-        assert world.now - began_at < 2 * BLOCKED_MAX
-    assert (world.state, world.now - began_at >= BLOCKED_MAX) == ("FAILED", True)
+        assert world.now - began_at < 2 * REFUSED_MAX
+    assert (world.state, world.now - began_at >= REFUSED_MAX) == ("FAILED", True)
     world.check()
 
 
@@ -275,7 +277,7 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     kept = world.vm(CHIEF).instance_id
     fleet.failures = {(A, True): FULL}
     fleet.order()
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
     assert [
@@ -300,7 +302,7 @@ def test_gang_that_keeps_missing_a_vm_moves_to_another_alternative_after_a_while
     submit(world, {"zones": [A], "spot": "all"}, {"zones": [A], "machineSpec": BIG})
     world.report_all_ready()
     fleet.failures = {(A, True): FULL}
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     lost_at = world.now
     while world.job.attempt == 1:
@@ -596,7 +598,7 @@ def test_zone_that_cannot_be_listed_delays_only_jobs_that_have_been_there(
     submit(world, {"zones": [EAST[0]]}, {"zones": [A], "spot": "all"})
     world.report_all_ready()
     kept = world.vm(WORKER_0).instance_id
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     fleet.unreachable_zones = {A}
     world.deliver()

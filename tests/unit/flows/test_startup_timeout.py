@@ -50,6 +50,8 @@ def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(worl
         2,
         0,
     )
+    world.wait(120)  # the pause
+    world.provision()
     assert world.vm(WORKER_0).instance_id != old.instance_id
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 1), "the new VM has a timeout of its own"
     world.send("vm-ready", WORKER_0)

@@ -102,7 +102,7 @@ def test_job_that_has_not_run_waits_for_an_hour_while_lists_are_refused(
         Reason.BLOCKED,
     )
     sweep(world, 80)
-    assert (world.state, world.ledger[-1].decision.reason) == ("FAILED", Reason.DENIED)
+    assert (world.state, world.ledger[-1].decision.reason) == ("FAILED", Reason.BLOCKED)
     assert REFUSAL in (world.job.error_message or "")
 
 

@@ -143,6 +143,19 @@ def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
     assert bucket.job_ids == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jobs/.ipynb_checkpoints/digits-checkpoint.yaml",
+        "jobs/._digits.yaml",
+        "jobs/.digits.yaml.swp",
+    ],
+)
+def test_hidden_copy_of_a_job_file_is_neither_a_job_nor_answered(bucket: Bucket, name: str) -> None:
+    assert bucket.notify(name, bucket.put(name, a_spec())) is None
+    assert bucket.problems(f"gs://bucket/{name}") == []
+
+
 @pytest.mark.parametrize("name", ["jobs/digits.txt", "jobs/digits", "jobs/digits.yaml.bak"])
 def test_file_with_another_ending_is_answered_next_to_it(bucket: Bucket, name: str) -> None:
     assert bucket.notify(name, bucket.put(name, a_spec())) is None

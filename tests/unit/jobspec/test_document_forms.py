@@ -26,6 +26,7 @@ from trainmaster.jobspec.formats.base_model import (
     nested_models,
     repeated_fields,
 )
+from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import KINDS
 
@@ -191,6 +192,23 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(
         ),
         ({"trainingInput": MINIMAL, "spot": "all"}, "spot", ("it belongs under trainmaster",)),
         ({"jobSpec": {"gcs": True}}, "jobSpec.gcs", ("it belongs under trainmaster",)),
+        (
+            {"trainingInput": {**MINIMAL, "labels": {"a": "b"}}},
+            "trainingInput.labels",
+            ("it belongs next to trainingInput",),
+        ),
+        (
+            {
+                "trainingInput": {
+                    **MINIMAL,
+                    "scaleTier": "CUSTOM",
+                    "masterType": "n1-standard-4",
+                    "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_L4"}},
+                }
+            },
+            "trainingInput.masterConfig.acceleratorConfig.type",
+            ("did you mean NVIDIA_L4?",),
+        ),
     ],
 )
 def test_contradictory_document_names_both_kinds_and_the_fix(
@@ -199,3 +217,12 @@ def test_contradictory_document_names_both_kinds_and_the_fix(
     problem = problems_of(document)[field]
     for word in words:
         assert word in problem
+
+
+BLOCKS = sorted(name for name, model in nested_models(Extension).items() if model is not None)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_of_trainmaster_inside_itself_is_refused(name: str) -> None:
+    problems = problems_of({"trainingInput": MINIMAL, "trainmaster": {name: {name: {}}}})
+    assert f"trainmaster.{name}.{name}" in problems

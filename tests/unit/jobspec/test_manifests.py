@@ -249,6 +249,21 @@ def test_variable_of_kubernetes_without_a_value_here_is_refused_with_its_place(
     assert [problem.field.startswith(path) for problem in caught.value.problems] == [True]
 
 
+def test_type_of_tpu_that_is_not_known_is_named() -> None:
+    manifest = a_jobset(["python", "train.py"])
+    pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"limits": {"google.com/tpu": 4}}
+    pod["nodeSelector"] = {
+        "cloud.google.com/gke-tpu-accelerator": "tpu7x",
+        "cloud.google.com/gke-tpu-topology": "2x2x2",
+    }
+    with pytest.raises(InvalidJob) as caught:
+        convert(manifest, "us-central1")
+    assert [problem.problem for problem in caught.value.problems] == [
+        "is tpu7x, a type of TPU that jobs cannot have"
+    ]
+
+
 def test_host_name_that_is_only_printed_is_no_problem() -> None:
     assert variables(a_jobset(["sh", "-c", "echo $HOSTNAME $(hostname); train"], replicas=2))
 

@@ -48,7 +48,7 @@ def test_notice_says_since_when_and_when_it_ends() -> None:
     assert quiet
     ends_at = REPORTED + timedelta(seconds=270)
     assert quiet.words(NOW) == (
-        f"prints nothing since 6 min and is ended at {ends_at:%H:%M} UTC if it stays so"
+        f"has printed nothing for 6 min and is ended at {ends_at:%H:%M} UTC if it stays so"
     )
     assert quiet.view()["endsAt"] == f"{ends_at:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -60,7 +60,7 @@ def test_default_counts_the_primary_and_a_time_counts_the_first_member_to_reach_
     a_report(metrics, CHIEF, 150, 150)
     silent = notice(metrics, a_running_job(stall_timeout_s=300))
     assert silent
-    assert silent.words(NOW).startswith("worker 1 prints nothing since 4 min")
+    assert silent.words(NOW).startswith("worker 1 has printed nothing for 4 min")
 
 
 def test_old_report_or_that_of_another_attempt_is_no_notice() -> None:

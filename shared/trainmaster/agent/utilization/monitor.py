@@ -172,7 +172,7 @@ class UtilizationMonitor:
         """Log that the program will be ended, once for each time in which it is quiet."""
         if quiet is not None and not self._has_noted_quiet:
             self._log(
-                f"The program prints nothing since {quiet.for_s / 60:.0f} min. It is ended in"
+                f"The program has printed nothing for {quiet.for_s / 60:.0f} min. It is ended in"
                 f" {quiet.left_s / 60:.0f} min if it stays so."
             )
         self._has_noted_quiet = quiet is not None

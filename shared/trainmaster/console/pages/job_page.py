@@ -19,7 +19,7 @@ from trainmaster.console.svg import DrawnTimeline, draw
 from trainmaster.console.timeline import LANES_MAX, Timeline, read_timeline, zoom
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
+from trainmaster.core.model.job import RERUNS_MAX, Job, State
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.explain import (
@@ -148,10 +148,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         machines=machine_words(job.placed.plan),
         elapsed=duration_words((job.ended_at or now) - job.created_at),
         usage=usage(job, now, console.ml_unit_price),
-        budgets=(
-            f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
-            f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
-        ),
+        budgets=(f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",),
         failing=failing,
         next_sentences=with_failures(failing, next_steps(job, state.replicas, entries, wait)),
         failure=_failure(job, entries),

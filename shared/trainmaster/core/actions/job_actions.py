@@ -60,8 +60,8 @@ class ContinueProvisioning:
     """First capacity error of this search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
-    lost: str | None = None
-    """Replica whose VM was lost early; another VM is requested for it."""
+    replacement: ReplaceVm | None = None
+    """Another VM for the replica whose wasted machines move the gang; None: no VM was lost."""
     only_optional: bool = False
     """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
@@ -115,10 +115,6 @@ class BeginRound:
     """Limit of this member that the end is charged to."""
     is_quick_failure: bool = False
     """Whether its program failed soon after its start."""
-    is_stall: bool = False
-    """Whether its agent ended the program because it printed nothing."""
-    is_reboot: bool = False
-    """Whether its VM rebooted."""
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug."""
     without: tuple[ReplicaId, ...] = ()
@@ -142,12 +138,10 @@ class RerunJob:
     """Replica whose VM is replaced: it was lost, or its replica keeps failing on it."""
     is_vm_taken: bool = False
     """Whether that VM was lost; False: Trainmaster gave it up."""
-    is_early: bool = False
-    """Whether that VM was lost before its agent reported, or soon after."""
+    wasted: int = 0
+    """`Replica.wasted` of that replica from now on."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several early losses in a row; None: at
-    once.
-    """
+    """Earliest time of the next request for VMs, after several wasted machines; None: at once."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     quick_failure: str | None = None

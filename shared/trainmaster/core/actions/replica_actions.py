@@ -20,7 +20,6 @@ class Budget(StrEnum):
     FREE = "free"
     RESTARTS = "restarts"
     RERUNS = "reruns"
-    INTERNAL = "internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +90,14 @@ class RestartReplica:
     """Limit that the restart is charged to."""
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
-    is_stall: bool = False
-    """Whether the agent ended the program because it printed nothing."""
-    is_reboot: bool = False
-    """Whether the VM rebooted under the program."""
     bug: str | None = None
     """Signature that the next exit must repeat to prove a bug."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     failing: FailureRow | None = None
     """Failures in a row, with this one; None: the exit was no failure of the program."""
+    excused: tuple[datetime, ...] = ()
+    """Earlier restarts that no longer count: they were beside losses of VMs."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 
@@ -113,16 +110,12 @@ class ReplaceVm:
     replica: str
     charge: Budget = Budget.FREE
     """Limit that the replacement is charged to."""
-    is_startup_timeout: bool = False
-    """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
-    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report."""
-    is_early: bool = False
-    """Whether the VM was lost before its agent reported, or soon after."""
+    """Whether the VM was lost; False: Trainmaster gave it up."""
+    wasted: int = 0
+    """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several early losses in a row; None: it
-    stays.
-    """
+    """Earliest time of the next request for VMs, after several wasted machines; None: it stays."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"

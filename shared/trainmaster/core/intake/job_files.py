@@ -29,11 +29,17 @@ class UploadedObject:
         return f"gs://{self.bucket}/{self.name}"
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether the object, or a folder of it, has a hidden name, as the copies have that editors
+        and notebooks keep: `.ipynb_checkpoints/digits-checkpoint.yaml`, `._digits.yaml`.
+        """
+        return any(part.startswith(".") for part in self.name.split("/"))
+
+    @property
     def is_job_file(self) -> bool:
         name = self.name.lower()
-        return (
-            name.startswith(PREFIX) and name.endswith(SUFFIXES) and not name.endswith(ERROR_SUFFIX)
-        )
+        is_in_folder = name.startswith(PREFIX) and not self.is_hidden
+        return is_in_folder and name.endswith(SUFFIXES) and not name.endswith(ERROR_SUFFIX)
 
     @property
     def is_misnamed(self) -> bool:
@@ -42,4 +48,5 @@ class UploadedObject:
         Objects in its subfolders are output of jobs.
         """
         folder, _, name = self.name.rpartition("/")
-        return f"{folder}/" == PREFIX and bool(name) and not name.lower().endswith(SUFFIXES)
+        is_direct = f"{folder}/" == PREFIX and bool(name) and not self.is_hidden
+        return is_direct and not name.lower().endswith(SUFFIXES)

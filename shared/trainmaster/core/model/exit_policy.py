@@ -12,8 +12,8 @@ A policy moves exits between the rules 8, 9 and 10.
 
     window   how long a charged restart counts; by default for the whole attempt
 
-The rules 1 to 6 and 14 come before any policy: an exit that is not the program's fault is never
-charged.
+The rules 1 to 6 come before any policy: an exit that is not the program's fault is never charged.
+No policy concerns a stall, whose exit code the agent chose.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ NO_VM: Final[dict[str, Any]] = {
     "instance_id": None,
     "host_vms": (),
     "vm_since": None,
-    "reboots": 0,
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2
@@ -50,7 +49,7 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
 
     `is_member`: rounds count its incarnations.
     """
-    changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
+    changes: dict[str, Any] = {"ready_at": None, "hosts_ready": ()}
     if not replica.awaits_vm:
         changes["state"] = ReplicaState.REPLACING
         changes |= {"hosts_done": (), "quick_failures": 0, "bug": None, "failing": None}

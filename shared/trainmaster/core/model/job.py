@@ -28,13 +28,6 @@ Source: the service's fault tolerance rules (5 per worker).
 """
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
-STALLS_MAX: Final = 3
-"""Restarts after stalls in one attempt: of one replica, or of the whole round.
-
-If a program keeps hanging, a restart does not help, and each stall costs the whole stallTimeout.
-"""
-INTERNAL_RETRIES_MAX: Final = 2
-"""Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
 CUSTOM_JOB_PREFIX: Final = "custom_"
 """Prefix of the ids of custom jobs made by the API. Vertex AI gives jobs numbers, and our ids begin
@@ -62,8 +55,15 @@ class Budgets:
     """Reruns that the job has used. Restarts are counted per replica."""
 
     reruns_used: int = 0
-    internal_used: int = 0
-    """Internal retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftZone:
+    """A zone that the gang was requested in before, and that may still have VMs."""
+
+    zone: str
+    may_run: bool
+    """Whether programs may still run there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Placement:
     round: int = 0
     """Number of the placement round: one request for VMs in one zone.
 
-    The next one begins after a capacity error, an early loss of a VM, or a move to another zone.
+    The next one begins after a capacity error, wasted machines, or a move to another zone.
     """
     since: datetime | None = None
     """First capacity error of the current search for capacity."""
@@ -90,8 +90,8 @@ class Placement:
     unknown.
     """
     blocked_since: datetime | None = None
-    """First of the latest capacity errors that only an operator can repair; None: the last one was
-    of another kind.
+    """First of the latest refusals or failures of Google; None: the last capacity error was another
+    one.
     """
     floor: int = 0
     """Lowest VM generation that counts.
@@ -104,8 +104,8 @@ class Placement:
 
     None: no pass has begun since the gang ran, and all but the current one are left.
     """
-    left: tuple[str, ...] = ()
-    """Zones that the gang was requested in before this one, and that may still have VMs."""
+    left: tuple[LeftZone, ...] = ()
+    """Zones that the gang was requested in before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Job:
     @property
     def zones_used(self) -> tuple[str, ...]:
         """Zones in which the job may have VMs, the current one first."""
-        return (self.zone, *(zone for zone in self.placement.left if zone != self.zone))
+        return (self.zone, *(left.zone for left in self.placement.left if left.zone != self.zone))
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:
@@ -216,6 +216,11 @@ class State:
     replicas: tuple[Replica, ...] = ()
     whole: bool = False
     """Whether all replicas of the current attempt are loaded."""
+    excused: tuple[datetime, ...] = ()
+    """Restarts of the replica that exited that do not count (`core.ledger.excused_restarts`).
+
+    They are only read once its restarts are spent.
+    """
 
     def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
         """Return the replica of this attempt; None if it does not exist or was not loaded."""

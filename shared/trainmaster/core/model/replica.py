@@ -61,12 +61,8 @@ class Replica:
     """
     quick_failures: int = 0
     """As `Round.quick_failures`, of a replica that is judged alone."""
-    stalls: int = 0
-    """As `Round.stalls`."""
     bug: str | None = None
     """As `Round.bug`."""
-    reboots: int = 0
-    """Reboots of the current VM that ended an incarnation."""
     replaced: int = 0
     """How often its VM was replaced in this attempt."""
     vms_lost: int = 0
@@ -74,14 +70,10 @@ class Replica:
 
     It decides how the next VM is bought (`Purchase.price_after`).
     """
-    startup_timeouts: int = 0
-    """Startup timeouts since the agent last reported."""
     vm_since: datetime | None = None
     """When the agent of the current VM first reported; None: it has not."""
-    early_losses: int = 0
-    """VMs lost early in a row, over all attempts: before their agents reported, or soon after."""
-    early_losses_in_zone: int = 0
-    """The part of `early_losses` in the current zone."""
+    wasted: int = 0
+    """Wasted machines in a row, over all attempts, by the count of `core.rules.wasted`."""
     ready_at: datetime | None = None
     """When the current incarnation became ready; while it is down, when the last ready one did.
 

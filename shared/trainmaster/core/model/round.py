@@ -66,8 +66,6 @@ class Round:
 
     They lengthen the pause before the next start.
     """
-    stalls: int = 0
-    """Rounds of this attempt that a stall ended."""
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if
     none can.

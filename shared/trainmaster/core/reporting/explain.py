@@ -52,7 +52,7 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 
-_COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced")
+_COUNTERS: Final = ("restarts_used", "reruns_used", "replaced")
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 

@@ -107,5 +107,5 @@ def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> Sta
     if isinstance(action, ReplicaAction | SucceedJob | FailJob | StopRound | BeginRound):
         key = action.replica
     elif isinstance(action, ContinueProvisioning):
-        key = action.lost
+        key = action.replacement.replica if action.replacement else None
     return State(job, (replicas[key],) if key is not None and key in replicas else ())

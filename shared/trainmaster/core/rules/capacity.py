@@ -7,8 +7,9 @@
                       if no required VM is left
     optional VMs      (`gang: false`, or of members that an elastic job goes on without) are
                       requested in the zone of the required ones until the job ends
-    refused           what an operator can repair (permission, API, billing, image) delays a job:
-                      one that has run goes on asking, any other waits for an hour
+    refused           Google refuses the VMs, or fails: they are requested again. Before anything
+                      of the job may run, that ends it: at once if another request cannot succeed,
+                      else after an hour
 
 `trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
 """
@@ -23,7 +24,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import goes_on
+from trainmaster.core.model.members import goes_on, is_member
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
     is_whole_gang_requested,
@@ -39,12 +40,11 @@ from trainmaster.core.rules.search import (
     stay,
     turn_with_vms,
 )
-from trainmaster.core.rules.vm_loss import internal_error
 from trainmaster.core.timeouts import (
-    BLOCKED_MAX,
     CAPACITY_ERRORS_MIN,
     PARTIAL_GANG_WAIT_MAX_S,
     PROVISIONING_MAX_S,
+    REFUSED_MAX,
 )
 
 
@@ -56,14 +56,9 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     if goes_on(state):
         event = replace(event, required_present=True)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
-    is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
-    # A missing optional VM must not rerun the job.
-    match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
-        case CapacityErrorKind.DENIED | CapacityErrorKind.BLOCKED:
+    match event.error_kind:
+        case CapacityErrorKind.DENIED | CapacityErrorKind.BLOCKED | CapacityErrorKind.INTERNAL:
             return _after_refusal(state, event, error, now)
-        case CapacityErrorKind.INTERNAL:
-            cause = f"Compute Engine could not create {event.requested}: {error}"
-            return internal_error(job, cause, Reason.CREATE_FAILED)
         case CapacityErrorKind.QUOTA | CapacityErrorKind.STOCKOUT:
             if _is_search_over(job, now):
                 return _give_up(job, event, error)
@@ -128,32 +123,25 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
 
 
 def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
-    """A job that has run goes on asking: Google accepted the same request before, so something can
-    be repaired.
+    """Ask again. Only a job of which nothing may run yet is given up, after `REFUSED_MAX`; at once
+    if the request itself is wrong, and the job has no other.
+
+    If something runs, Google accepted the same request before, so the cause will end.
     """
     job = state.job
-    blocked_since = _blocked_since(job, now)
-    is_blocked = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.where.options)
-    is_blocked &= now - blocked_since < BLOCKED_MAX
-    if job.started_at is None and not is_blocked:
-        message = messages.internal_error(
-            f"Compute Engine refused to create {event.requested}: {error}"
-        )
-        return Decision(
-            Rule.INTERNAL,
-            Reason.DENIED,
-            f"Google returned {error}; another request cannot succeed.",
-            FailJob(message),
-        )
-    limit = (
-        ""
-        if job.started_at
-        else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
-    )
-    text = (
-        f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying"
-        " again"
-    )
+    refused_until = _blocked_since(job, now) + REFUSED_MAX
+    is_final = event.error_kind is CapacityErrorKind.DENIED and not job.plan.where.options
+    is_given_up = is_final or now >= refused_until
+    may_end = not _may_something_run(state)
+    if may_end and is_given_up:
+        cause = f"Compute Engine refused to create {event.requested}: {error}"
+        failure = FailJob(messages.internal_error(cause))
+        return Decision(Rule.CAPACITY, Reason.BLOCKED, f"{cause}; the job is given up.", failure)
+    limit = f", at most until {refused_until:%Y-%m-%d %H:%M} UTC" if may_end else ""
+    is_failure = event.error_kind is CapacityErrorKind.INTERNAL
+    repair = "" if is_failure else ", which an operator can repair"
+    verb = "fails to create" if is_failure else "refuses"
+    text = f"Google {verb} {event.requested} ({error}){repair}{limit}: trying again"
     moves = (
         bool(job.plan.where.options)
         and is_whole_gang_requested(state)
@@ -166,6 +154,17 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
         else ""
     )
     return _continue(state, turn, Reason.BLOCKED, text, event, now)
+
+
+def _may_something_run(state: State) -> bool:
+    """Whether a program of the job may have run: members of a synchronous job run from RUNNING on,
+    any other replica as soon as it is ready.
+    """
+    job = state.job
+    return job.started_at is not None or any(
+        replica.ever_ready and not is_member(job.plan, replica.replica_id)
+        for replica in state.replicas
+    )
 
 
 def _blocked_since(job: Job, now: datetime) -> datetime:
@@ -210,7 +209,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
     )
     rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
-    return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, rerun)
+    return Decision(Rule.CAPACITY, Reason.STOCKOUT, text, rerun)
 
 
 def _continue(

@@ -4,7 +4,8 @@ the round.
     rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all
              were asked to save
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
-    rank 2   any other failure: no traceback, an abort, a stall
+    rank 2   any other failure: no traceback, an abort, a stall; also a set-up that fails, which
+             decides only if all others report a lost peer
     rank 3   a reported loss of a peer: the cause is probably elsewhere
 
 The smallest (rank, time) decides. Members that a directive ended have no end.
@@ -44,6 +45,14 @@ fault the exit was.
 """
 SIGNAL_MAX: Final = 64
 """Number of the last signal of Linux."""
+_GIVES_UP_VM: Final = (ExitCause.UNFIT, ExitCause.SETUP)
+"""Exits with which the replica gets another VM before any program ran in that incarnation."""
+_OF_MACHINE: Final = (
+    ExitCause.UNFIT,
+    ExitCause.VM_STOPPING,
+    ExitCause.VM_RESTARTED,
+    ExitCause.SAVED,
+)
 
 
 class Rank(IntEnum):
@@ -121,12 +130,12 @@ def is_own_failure(event: ReplicaExited) -> bool:
 
 def rank_of(end: End) -> Rank:
     """Return the rank of an end that is not an exit 0."""
-    of_machine = (ExitCause.VM_STOPPING, ExitCause.VM_RESTARTED, ExitCause.SAVED, ExitCause.UNFIT)
-    if not isinstance(end, ReplicaExited) or end.cause in of_machine:
+    if not isinstance(end, ReplicaExited) or end.cause in _OF_MACHINE:
         return Rank.MACHINE
     if reports_lost_peer(end):
         return Rank.PEER
-    return Rank.OWN if is_own_failure(end) else Rank.OTHER
+    is_own = end.cause is not ExitCause.SETUP and is_own_failure(end)
+    return Rank.OWN if is_own else Rank.OTHER
 
 
 def end_in(event: Event) -> End | None:
@@ -144,9 +153,11 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     end that counts.
 
     While a round is held, ends count for the round before it: the loss of a VM that was in it, and
-    the end of a program of it. The loss of a VM that is ready for the held round counts for the
-    hold (`hold_key`). `state` is the state before the decision. Times of agents are at least the
-    start of the round.
+    the end of a program of it. A VM that is given up because it is unfit or cannot be set up is
+    lost, too: it has not reported how the round ended on it. The loss of a VM that is ready for the
+    held round counts for the hold (`hold_key`).
+
+    `state` is the state before the decision. Times of agents are at least the start of the round.
     """
     job = state.job
     end = end_in(event)
@@ -154,27 +165,41 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
         return None
     is_out = replica_of(end) in job.round.without
     number = job.round.number
+    is_vm_lost = isinstance(end, VmLost) or _is_of_hold(job, end)
     if job.round.is_held:
-        if isinstance(end, VmLost) and (is_out or not _was_in_round_before(state, end)):
+        if is_vm_lost and (is_out or not _was_in_round_before(state, replica_of(end))):
             return RoundEnd(hold_key(job.attempt, number), Rank.MACHINE, end.at)
         number -= 1  # the round that ended
     is_first = number == 0  # of the attempt: no round has ended, or its verdict was given
     if is_first or is_out:
         return None
-    if isinstance(end, ReplicaExited) and (
-        (end.subject.attempt, end.subject.incarnation) != (job.attempt, number)
-    ):
+    is_exit = isinstance(end, ReplicaExited) and not is_vm_lost
+    if is_exit and (job.attempt, number) != _round_of(end):
         return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
 
 
-def _was_in_round_before(state: State, loss: VmLost) -> bool:
-    """Whether the VM was in the round before the held one, and has not reported how that round
-    ended on it.
+def _is_of_hold(job: Job, end: End) -> bool:
+    """Whether the end gives up the VM of a member that was about to be ready for the held round."""
+    if not isinstance(end, ReplicaExited) or end.cause not in _GIVES_UP_VM:
+        return False
+    return job.round.is_held and _round_of(end) == (job.attempt, job.round.number)
+
+
+def _round_of(end: End) -> tuple[int, int] | None:
+    """Return attempt and round of the program that exited; None: the end is no exit."""
+    if not isinstance(end, ReplicaExited):
+        return None
+    return end.subject.attempt, end.subject.incarnation
+
+
+def _was_in_round_before(state: State, replica_id: ReplicaId) -> bool:
+    """Whether the replica's VM was in the round before the held one, and has not reported how that
+    round ended on it.
     """
     job = state.job
-    replica = state.find(state.job.attempt, loss.subject.replica_id)
+    replica = state.find(state.job.attempt, replica_id)
     return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainmaster.core.events import End, ReplicaExited
+from trainmaster.core.events import End, ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import (
     PERMANENT_STATUSES,
     ExitAction,
@@ -21,7 +21,7 @@ from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
-from trainmaster.core.rules import evidence
+from trainmaster.core.rules.failure_row import hang_signature
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure
 from trainmaster.program_errors.meaning import Meaning, Place, is_peer_loss, meaning_of
 
@@ -39,16 +39,6 @@ class Case:
     """Whether the exit decides about the round that ended; False: the replica is judged alone."""
     ends: tuple[End, ...] = ()
     """In a verdict: how the members of the round ended."""
-
-    @property
-    def is_only_failure(self) -> bool:
-        """In a verdict: whether no other member failed, and this one does not report the loss of
-        one.
-        """
-        if not self.is_verdict:
-            return True
-        is_alone = all(evidence.replica_of(end) == self.replica.replica_id for end in self.ends)
-        return is_alone and not evidence.reports_lost_peer(self.event)
 
     @property
     def job(self) -> Job:
@@ -78,16 +68,30 @@ class Case:
         return self.is_hung or self.event.subject.vm_generation == self.replica.vm_generation
 
     @property
+    def program_began_at(self) -> datetime | None:
+        """When the program that exited began; None: unknown."""
+        return self.job.round.began_at if self.is_verdict else self.replica.ready_at
+
+    @property
     def restarts_used(self) -> int:
         """Restarts of the replica that were charged, and count."""
-        return len(self.policy.counted(self.replica.restarts, self.now))
+        counted = self.policy.counted(self.replica.restarts, self.now)
+        return len([at for at in counted if at not in self.state.excused])
 
     @property
     def policy(self) -> ExitPolicy:
         return self.job.plan.restarts.exit_policy
 
     @property
+    def is_stall(self) -> bool:
+        """Whether the agent ended the program because it hung."""
+        return self.event.cause is ExitCause.STALLED
+
+    @property
     def code(self) -> int | None:
+        """The exit code that policies look at; None for a stall: the agent ended the program."""
+        if self.is_stall:
+            return None
         return code_of(self.event.exit_status, self.event.signal)
 
     @property
@@ -137,12 +141,16 @@ class Case:
 
     @property
     def proves_bug(self) -> bool:
-        """Whether the last failure was the same, and both failed quickly, in the job's own code."""
+        """Whether the last failure was the same, in the job's own code: both failed quickly, or
+        both hung.
+        """
         return self.record.bug is not None and self.record.bug == self.bug
 
     @property
     def bug(self) -> str | None:
         """What a repetition of this exit would have in common with it; None: it proves no bug."""
+        if self.is_stall:
+            return hang_signature(self.ends or (self.event,))
         return bug_signature(self.event, self.place)
 
     @property

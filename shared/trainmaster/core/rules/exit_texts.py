@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
@@ -22,7 +22,7 @@ def outcome(case: Case) -> str:
 
 
 def _end_of_round(case: Case) -> str:
-    if case.event.cause is ExitCause.STALLED:
+    if case.is_stall:
         stalls = [end for end in case.ends or (case.event,) if isinstance(end, ReplicaExited)]
         return messages.stalled_round(stalls, len(channel_members(case.job.plan)))
     failure = messages.failure(case.event)
@@ -68,7 +68,7 @@ def bug_advice(case: Case) -> str:
     they do.
     """
     may_pass = case.meaning is not None and is_passing(case.meaning)
-    if may_pass or case.quick_failures < LIKELY_BUG_FAILURES:
+    if may_pass or case.code is None or case.quick_failures < LIKELY_BUG_FAILURES:
         return ""
     minutes = QUICK_FAILURE_MAX_S // 60
     return (

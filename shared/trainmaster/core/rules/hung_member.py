@@ -1,4 +1,9 @@
-"""The member of a round that hung, where its peers give it away.
+"""The member of a round that is charged for a hang.
+
+Its agent found the hang: if one member hung at a place of its own, that member is charged; else the
+first one in the order of the plan, so that its restarts limit the hangs of the job.
+
+Its peers give it away:
 
 A program that hangs reports no end. Its peers wait for it, give up and fail, and the first of them
 would be charged for a failure that it only suffered. If every member but one has failed, and every
@@ -7,13 +12,33 @@ failure may be the loss of a peer, the member that is left is the peer that the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from trainmaster.core.events import End, ReplicaExited
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import is_ready, members
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.rules import evidence
+from trainmaster.core.rules import evidence, messages
+
+
+def find_stalled_member(state: State, ends: Sequence[End]) -> Replica | None:
+    """Return the member that is charged for a stall of the round; None if it was not loaded."""
+    exits = [end for end in ends if isinstance(end, ReplicaExited)]
+    sources = messages.stall_sources(exits)
+    places = Counter(map(_place, sources))
+    elsewhere = [end for end in sources if places[_place(end)] == 1]
+    order = state.job.plan.replica_ids
+    charged = min(
+        elsewhere if len(elsewhere) == 1 else sources,
+        key=lambda end: order.index(end.subject.replica_id),
+    )
+    return state.find(state.job.attempt, charged.subject.replica_id)
+
+
+def _place(end: ReplicaExited) -> str:
+    """Return where the program hung; empty if that is unknown."""
+    return (end.error.own_frame or end.error.frame) if end.error else ""
 
 
 def find_hung_member(state: State, first: ReplicaExited, ends: Sequence[End]) -> Replica | None:

@@ -189,7 +189,7 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
     # A VM outlives an attempt: its loss counts even if the event names an older attempt.
     is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss
     if subject.attempt < job.attempt and not is_vm_loss:
-        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OLD_ATTEMPT
+        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OUTDATED
         return stale(reason, f"The job was rerun after attempt {subject.attempt}.")
     if replica is None or subject.attempt > job.attempt:
         return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
@@ -213,7 +213,7 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:
         is_older = subject.vm_generation < replica.vm_generation
-        return _other_subject(Reason.OLD_VM_GENERATION, "VM", is_older=is_older)
+        return _other_subject(Reason.OUTDATED, "VM", is_older=is_older)
     if _is_other_vm(state, replica, event):
         return stale(
             Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on."
@@ -222,7 +222,7 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
         return None
     incarnation = current_incarnation(state.job, replica)
     if subject.incarnation != incarnation:
-        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OLD_INCARNATION
+        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OUTDATED
         return _other_subject(reason, "incarnation", is_older=subject.incarnation < incarnation)
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")

@@ -76,7 +76,7 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
     if event.round:
         return judge_round(state, event, now)
     if event.attempt != job.attempt:
-        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
+        return stale(Reason.OUTDATED, f"The job was rerun after attempt {event.attempt}.")
     if job.state is not JobState.PREPARING:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
     if event.floor != job.placement.floor:

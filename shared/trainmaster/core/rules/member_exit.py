@@ -20,7 +20,13 @@ from trainmaster.core.events import (
     VmNoticed,
 )
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
+from trainmaster.core.model.members import (
+    can_spare,
+    channel_members,
+    has_run,
+    is_held,
+    joining_members,
+)
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import SaveCause, Saving
@@ -35,7 +41,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_unfit,
     judge_vm_stopping,
 )
-from trainmaster.core.rules.vm_loss import replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
 from trainmaster.core.timeouts import SAVE_AGAIN_MIN, SAVE_MAX
 
 
@@ -50,10 +56,9 @@ def judge_member_exit(
     case = Case(state, replica, event, now)
     number = state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    is_setup = event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
-    if held and is_setup and can_spare(state, replica.replica_id):
+    if held and event.cause is ExitCause.INSTALL and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
-        return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
+        return replace_vm(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once
@@ -190,16 +195,19 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
-    """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did
-    not.
+    """End the job if its primary exited 0 in any round and on any VM of this attempt, or of the one
+    before, unless it has run in this one; None: it did not.
     """
     job = state.job
     subject = event.subject
     replica = state.find(job.attempt, subject.replica_id)
-    is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)
-    if replica is None or not event.succeeded or not is_primary:
+    if replica is None or not event.succeeded or subject.replica_id != job.plan.primary:
         return None
-    is_of_last = (subject.vm_generation, subject.incarnation) == (
+    is_of_attempt = subject.attempt == job.attempt
+    is_of_one_before = subject.attempt == job.attempt - 1
+    if not is_of_attempt and not (is_of_one_before and not has_run(job, replica)):
+        return None
+    is_of_last = is_of_attempt and (subject.vm_generation, subject.incarnation) == (
         replica.vm_generation,
         replica.incarnation,
     )

@@ -61,6 +61,8 @@ def member_names(members: Sequence[ReplicaId]) -> str:
 
 def capacity_problem(event: VmsNotCreated) -> str:
     """Return which quota was used up, or where there was no capacity."""
+    if event.error_kind is CapacityErrorKind.INTERNAL:
+        return f"Google fails to create VMs ({event.code})"
     if event.error_kind in (CapacityErrorKind.BLOCKED, CapacityErrorKind.DENIED):
         return f"Google refuses the request ({event.code})"
     if event.error_kind is not CapacityErrorKind.QUOTA:
@@ -162,14 +164,8 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
 
     `ends`: of the round, the first one first.
     """
-    stalls = [
-        *{
-            end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED
-        }.values()
-    ][::-1]
-    sources = [
-        end for end in stalls if end.error is None or end.error.type != PEER_SILENT
-    ] or stalls
+    stalls = _stalls(ends)
+    sources = stall_sources(ends)
     first = sources[0]
     if first.error is not None and first.error.type == STILL:
         who = (
@@ -183,6 +179,24 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
         text = re.sub("^it ", f"{who} ", stall_reason(first))
     places = _places(stalls)
     return f"{text}: {places}" if places else text
+
+
+def _stalls(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
+    """Return the first stall of each member."""
+    firsts: dict[ReplicaId, ReplicaExited] = {}
+    for end in ends:
+        if end.cause is ExitCause.STALLED:
+            firsts.setdefault(end.subject.replica_id, end)
+    return list(firsts.values())
+
+
+def stall_sources(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
+    """Return the stalls of members that hung themselves: without those of members that were ended
+    because another one printed nothing, unless there are only such.
+    """
+    stalls = _stalls(ends)
+    own = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT]
+    return own or stalls
 
 
 def _places(stalls: Sequence[ReplicaExited]) -> str:

@@ -1,4 +1,4 @@
-"""Exits (rules 2 to 10 and 14): `ROWS` has their rules in the order of judging, first match wins.
+"""Exits (rules 2 to 10): `ROWS` has their rules in the order of judging, first match wins.
 
 They judge each exit of a replica that is judged alone, and the one exit that decides about a round
 (`trainmaster.core.rules.verdict`).
@@ -30,18 +30,20 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import ExitCause, ReplicaExited
-from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Preset
+from trainmaster.core.model.exit_policy import ExitAction, Preset
 from trainmaster.core.model.gang import is_required
-from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.failure_row import Following, continued, hang_signature
+from trainmaster.core.rules.failure_row import Following, continued
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
-from trainmaster.core.rules.vm_loss import internal_error, replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.rules.wasted import is_short_life
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
 IMPORT_ERRORS: Final = (
@@ -114,15 +116,8 @@ def judge_vm_stopping(case: Case) -> Decision | None:
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
-    return replace_vm(
-        case.state,
-        case.replica,
-        cause,
-        Reason.VM_STOPPING,
-        case.event.at,
-        case.now,
-        measurement=case.event.measurement,
-    )
+    end = VmEnd(cause, Reason.VM_STOPPING, case.event.at, case.event.measurement)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def judge_unfit(case: Case) -> Decision | None:
@@ -134,19 +129,25 @@ def judge_unfit(case: Case) -> Decision | None:
         f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps"
         " such VMs)"
     )
-    return replace_vm(case.state, case.replica, cause, Reason.UNFIT, case.event.at, case.now)
+    end = VmEnd(cause, Reason.UNFIT, case.event.at)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def _vm_restarted(case: Case) -> Decision | None:
-    """Restart free of charge.
-
-    The second reboot of a VM is charged: the program may bring its VM down.
+    """Restart in the same VM, free of charge; on another one if the program had just started: the
+    program, or a fault of the machine, may bring the VM down at each start.
     """
-    if case.event.cause is not ExitCause.VM_RESTARTED or (
-        case.replica.reboots and case.is_on_current_vm
-    ):
+    if case.event.cause is not ExitCause.VM_RESTARTED:
         return None
     cause = f"the VM of {case.who} rebooted under its program"
+    if case.is_on_current_vm and is_short_life(case.program_began_at, case.event.at):
+        end = VmEnd(
+            f"{cause[0].upper()}{cause[1:]}",
+            Reason.VM_RESTARTED,
+            case.event.at,
+            is_verdict=case.is_verdict,
+        )
+        return replace_vm(case.state, case.replica, end, case.now)
     rerun = case.job.plan.restarts.restart_job_on_worker_restart
     consequence = (
         "the whole job is rerun (restartJobOnWorkerRestart)"
@@ -159,20 +160,21 @@ def _vm_restarted(case: Case) -> Decision | None:
 
 
 def judge_setup_failure(case: Case) -> Decision | None:
-    """Decide about a set-up that failed (rule 5); None: the exit is another one."""
+    """Decide by rule 4 about a set-up that failed; None: the exit is another one."""
     if case.event.cause is not ExitCause.SETUP:
         return None
-    cause = case.event.tail.strip() or (
+    found = case.event.tail.strip() or (
         case.event.error.message if case.event.error else "no cause given"
     )
-    text = f"{case.who} could not be set up: {cause}"
-    return internal_error(
-        case.job,
-        text,
-        Reason.SETUP_FAILED,
-        case.replica.key,
-        replaces_vm=True,
-    )
+    cause = f"{case.who} could not be set up: {found}"
+    is_spared = can_spare(case.state, case.replica.replica_id)
+    is_needed = is_required(case.job.plan, case.replica.replica_id) and not is_spared
+    if case.job.plan.restarts.disable_retries and is_needed:
+        failure = FailJob(messages.internal_error(cause), case.replica.key)
+        text = f"{cause}: retries are disabled."
+        return Decision(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text, failure)
+    end = VmEnd(cause, Reason.SETUP_FAILED, case.event.at)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def _retries_disabled(case: Case) -> Decision | None:
@@ -181,40 +183,14 @@ def _retries_disabled(case: Case) -> Decision | None:
     return _fail(case, Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
 
-def _stalled(case: Case) -> Decision | None:
-    """Restart a program that hung, `STALLS_MAX` times per attempt. Then rerun the job."""
-    if case.event.cause is not ExitCause.STALLED:
-        return None
-    if case.job.plan.restarts.restart_job_on_worker_restart:
-        return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    hang = hang_signature(case.ends or (case.event,))
-    is_same = hang is not None and case.record.bug == hang
-    if is_same and case.user_action is None and case.policy.preset is not Preset.RESTART:
-        consequence = "it hung at the same lines twice in a row, so it is not retried."
-        return _fail(case, Rule.PERMANENT, Reason.SAME_FAILURE_AGAIN, consequence)
-    used = case.record.stalls
-    if used >= STALLS_MAX:
-        return _rerun(
-            case,
-            Rule.STALLED,
-            Reason.STALLS_SPENT,
-            f"after {STALLS_MAX} stalls, ",
-            replaces_vm=True,
-        )
-    restarts = (
-        "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
-    )
-    number = f"stall {used + 1} of {STALLS_MAX}"
-    action = _restart_action(case, Budget.FREE, Following(number), hang)
-    text = exit_texts.with_consequence(case, f"{restarts} ({number}).")
-    return Decision(Rule.STALLED, Reason.STALLED, text, action)
-
-
 def _permanent(case: Case) -> Decision | None:
     reason = _permanent_reason(case)
     if reason is None:
         return None
-    return _fail(case, Rule.PERMANENT, reason, "this error is permanent, so it is not retried.")
+    what = (
+        "it hung at the same lines twice in a row" if case.is_stall else "this error is permanent"
+    )
+    return _fail(case, Rule.PERMANENT, reason, f"{what}, so it is not retried.")
 
 
 def judge_failed_installation(case: Case) -> Decision | None:
@@ -252,12 +228,8 @@ def _crash(case: Case) -> Decision | None:
             if case.user_action is ExitAction.RERUN
             else None
         )
-    is_abort = (
-        case.code == CRASH_STATUSES[0]
-    )  # of peers that fail together, the runtime may have aborted this one
-    if case.policy.preset_action(case.code) is ExitAction.RERUN and not (
-        is_abort and not case.is_only_failure
-    ):
+    # A round restarts all members anyway, as a rerun would.
+    if not case.is_verdict and case.policy.preset_action(case.code) is ExitAction.RERUN:
         is_second = case.job.budgets.reruns_used > 0
         return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL, replaces_vm=is_second)
     return None
@@ -269,10 +241,12 @@ def _restart(case: Case) -> Decision:
     if case.restarts_used >= RESTARTS_MAX:
         after = f"after {RESTARTS_MAX} restarts, "
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
-    is_setup = case.is_verdict and case.event.cause is ExitCause.INSTALL
-    replaces_vm = is_setup or case.event.cause is ExitCause.VM_RESTARTED
+    replaces_vm = case.is_verdict and case.event.cause is ExitCause.INSTALL
     where = "on another VM" if replaces_vm else f"in the same VM{exit_texts.after_pause(case)}"
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
+    excused = len(case.state.excused)
+    if excused:
+        number += f"; {excused} beside losses of VMs do not count"
     restarts = (
         f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
     )
@@ -285,7 +259,7 @@ def _restart(case: Case) -> Decision:
     )
     return Decision(
         Rule.RESTART,
-        Reason.NON_ZERO_EXIT,
+        Reason.STALLED if case.is_stall else Reason.NON_ZERO_EXIT,
         exit_texts.with_consequence(case, f"{restarts}.{exit_texts.bug_advice(case)}"),
         action,
     )
@@ -303,8 +277,6 @@ def _restart_action(
     event = case.event
     is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
-    is_stall = event.cause is ExitCause.STALLED
-    is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
     failing = continued(case.record.failing, event, following, case.now) if following else None
     if case.is_verdict:
         return BeginRound(
@@ -312,8 +284,6 @@ def _restart_action(
             key,
             charge,
             is_quick_failure=is_quick,
-            is_stall=is_stall,
-            is_reboot=is_reboot,
             bug=bug,
             failing=failing,
         )
@@ -321,16 +291,20 @@ def _restart_action(
         key,
         charge,
         is_quick_failure=is_quick,
-        is_stall=is_stall,
-        is_reboot=is_reboot,
         bug=bug,
         measurement=event.measurement,
         failing=failing,
+        excused=case.state.excused,
     )
 
 
 def _replace_action(case: Case) -> Action:
-    replacement = ReplaceVm(case.replica.key, Budget.RESTARTS, measurement=case.event.measurement)
+    replacement = ReplaceVm(
+        case.replica.key,
+        Budget.RESTARTS,
+        wasted=case.replica.wasted,
+        measurement=case.event.measurement,
+    )
     return (
         StopRound(case.job.round.number, case.replica.key, replacement)
         if case.is_verdict
@@ -400,6 +374,7 @@ def _rerun_action(
     return RerunJob(
         charge,
         lost=key if replaces_vm else None,
+        wasted=case.replica.wasted if replaces_vm else 0,
         reporter=key,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
         failing=failing,
@@ -423,14 +398,13 @@ ROWS: Final = (
     Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),
     Row(Rule.VM_LOST, judge_unfit, "its machine failed the preflight"),
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
-    Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
+    Row(Rule.VM_LOST, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
-    Row(Rule.STALLED, _stalled, "it printed nothing for the job's stallTimeout"),
     Row(
         Rule.PERMANENT,
         _permanent,
         "out of memory, a permanent exit code, missing packages, or a repeated bug",
     ),
-    Row(Rule.CRASH, _crash, "it crashed (SIGABRT, SIGSEGV)"),
+    Row(Rule.CRASH, _crash, "it crashed outside of a round (SIGABRT, SIGSEGV)"),
     Row(Rule.RESTART, _restart, "any other failure"),
 )

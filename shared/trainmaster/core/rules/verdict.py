@@ -1,7 +1,7 @@
 """The verdict: one decision about the round that ended, which also begins the next one.
 
     first end by (rank, time)    rank 0   the machine: free
-                                 else     rules 6, 8 to 10 and 14 judge this one end
+                                 else     rules 6, 8 and 10 judge this one end
     no end                       the job starts, or was rerun: the round begins
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same
@@ -28,7 +28,7 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import awaited_for_start, is_ready, may_go_without, members
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.hung_member import find_hung_member
+from trainmaster.core.rules.hung_member import find_hung_member, find_stalled_member
 from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -74,15 +74,28 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    # A reboot is a row of the rule table: the second one is charged.
-    if isinstance(end, ReplicaExited) and (
-        end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE
-    ):
-        charged = find_hung_member(state, end, event.ends) or replica
-        return first_match(Case(state, charged, end, now, is_verdict=True, ends=event.ends))
+    if isinstance(end, ReplicaExited) and not _is_decided(end):
+        is_stall = end.cause is ExitCause.STALLED
+        hung = (
+            find_stalled_member(state, event.ends)
+            if is_stall
+            else find_hung_member(state, end, event.ends)
+        )
+        return first_match(Case(state, hung or replica, end, now, is_verdict=True, ends=event.ends))
     cause = _describe(end)
     text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
+
+
+def _is_decided(end: ReplicaExited) -> bool:
+    """Whether a machine ended the round, and nothing else follows from that.
+
+    A reboot is a row of the rule table: the VM may be replaced. A VM that could not be set up has
+    been.
+    """
+    is_reboot = end.cause is ExitCause.VM_RESTARTED
+    is_setup = end.cause is ExitCause.SETUP
+    return is_setup or (rank_of(end) is Rank.MACHINE and not is_reboot)
 
 
 def begin_running(job: Job, round_number: int | None = None) -> Decision:
@@ -106,6 +119,9 @@ def _describe(end: End) -> str:
     if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
         return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):
-        happened = "failed the preflight" if end.cause is ExitCause.UNFIT else "was shutting down"
+        happened = {
+            ExitCause.UNFIT: "failed the preflight",
+            ExitCause.SETUP: "could not be set up",
+        }.get(end.cause, "was shutting down")
         return f"The VM of {end.subject.replica_id.words} {happened}"
     return describe_loss(end)

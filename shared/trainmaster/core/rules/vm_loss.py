@@ -1,39 +1,55 @@
-"""Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
+"""Rule 4: a replica gets another VM of the same name, free of charge, because it lost its VM, or
+because the VM is of no use.
 
-VM lost or about to be, startup timeout, silent agent
-    ──► another VM of the same name, free; a running round ends
-        restartJobOnWorkerRestart: the whole job is rerun, free
-VM lost before its agent reported, or soon after
-    ──► `trainmaster.core.rules.early_loss`
-internal error
-    ──► the job is rerun while internal retries last; then it fails
+    lost or about to be, unfit, not set up, startup timeout, silent agent, reboot after a short life
+        ──► another VM; a running round ends
+            restartJobOnWorkerRestart: the whole job is rerun, free
+    several without ten useful minutes, in a row
+        ──► pauses, other zones, and an end: `trainmaster.core.rules.wasted`
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
 
-from trainmaster.core.actions import Action, Budget, FailJob, ReplaceVm, RerunJob, StopRound
+from trainmaster.core.actions import (
+    Action,
+    Budget,
+    ContinueProvisioning,
+    FailJob,
+    ReplaceVm,
+    RerunJob,
+    StopRound,
+)
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import VmLost
-from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, Job, State
-from trainmaster.core.model.members import (
-    can_spare,
-    current_incarnation,
-    is_held,
-    is_member,
-    is_ready,
-)
+from trainmaster.core.model.capacity import candidate_words
+from trainmaster.core.model.floor import next_floor
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import current_incarnation, is_held, is_member, is_ready
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.early_loss import (
-    describe_series,
-    is_early_loss,
-    judge_early_loss,
-    next_request_at,
+from trainmaster.core.rules.capacity_backoff import is_whole_gang_requested
+from trainmaster.core.rules.search import Turn, after_losses
+from trainmaster.core.rules.wasted import (
+    count_wasted,
+    is_limit_reached,
+    is_zone_exhausted,
+    pause_after,
 )
+from trainmaster.core.timeouts import RETRY_MIN, WASTED_MAX
+
+GIVEN_UP: Final = (
+    Reason.STARTUP_TIMEOUT,
+    Reason.AGENT_SILENT,
+    Reason.SETUP_FAILED,
+    Reason.VM_RESTARTED,
+)
+"""Reasons for which Trainmaster gives up a VM that nobody took away."""
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
@@ -43,120 +59,169 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if not event.is_vm_loss and event.subject.incarnation != current_incarnation(
         state.job, replica
     ):
-        return stale(Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
-    if event.cause is LossCause.STARTUP_TIMEOUT:
-        if is_ready(state.job, replica):
-            return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
-        if replica.startup_timeouts and not can_spare(state, replica.replica_id):
-            cause = f"{replica.replica_id.words} did not report from its second VM either"
-            return internal_error(
-                state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True
-            )
+        return stale(Reason.OUTDATED, "Another incarnation has been ordered since.")
+    if event.cause is LossCause.STARTUP_TIMEOUT and is_ready(state.job, replica):
+        return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
     cause = describe_loss(event)
-    return replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
+    return replace_vm(state, replica, VmEnd(cause, Reason(event.cause.value), event.at), now)
 
 
-def replace_vm(
-    state: State,
-    replica: Replica,
-    cause: str,
-    reason: Reason,
-    at: datetime,
-    now: datetime,
-    *,
-    measurement: Measurement | None = None,
-) -> Decision:
-    """Decide by rule 4: another VM for the replica, free of charge.
+@dataclass(frozen=True, slots=True)
+class VmEnd:
+    """How a VM ended, or why it is given up."""
 
-    With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run.
-    Source: Vertex AI's documentation of that field, "if a worker gets restarted", whatever the
-    cause. `cause` begins the decision's text; `at` is when the loss was reported. Early losses in a
-    row lead to a pause, another zone or the end of the job.
-    """
-    who = replica.replica_id.words
-    has_run = reason is Reason.VM_STOPPING
-    is_vm_taken = reason not in (Reason.STARTUP_TIMEOUT, Reason.AGENT_SILENT)
-    is_early = is_vm_taken and is_early_loss(replica, at) and not (has_run and replica.awaits_vm)
-    next_at = None
-    if is_early:
-        decision = judge_early_loss(state, replica, cause, now)
-        if decision is not None:
-            return decision
-        next_at = next_request_at(state.job, replica, now)
-        if next_at is not None:
-            cause = describe_series(replica, cause)
-            reason = Reason.VMS_LOST_EARLY
-    free = (
-        f"in {(next_at - now).total_seconds():.0f} s, free of charge"
-        if next_at
-        else "free of charge"
-    )
-    if state.job.plan.restarts.restart_job_on_worker_restart and (has_run or replica.ever_ready):
-        text = (
-            f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another"
-            f" VM, {free}."
-        )
-        paused_until = next_at or (state.job.placement.next_at if is_early else None)
-        action = RerunJob(
-            Budget.FREE,
-            lost=replica.key,
-            is_vm_taken=is_vm_taken,
-            is_early=is_early,
-            next_at=paused_until,
-        )
-        return Decision(Rule.VM_LOST, reason, text, action)
+    cause: str
+    """What happened, as the begin of a sentence."""
+    reason: Reason
+    at: datetime
+    measurement: Measurement | None = None
+    """In a trial, the last measurement that its program reported."""
+    is_verdict: bool = False
+    """Whether the verdict on a round found it; False: its event is judged alone."""
+
+
+def replace_vm(state: State, replica: Replica, end: VmEnd, now: datetime) -> Decision:
+    """Decide by rule 4: another VM for the replica, free of charge."""
+    reason = end.reason
+    wasted = count_wasted(replica, reason, end.at)
+    if is_limit_reached(state, replica, wasted):
+        return _give_up(replica, end)
+    pause = pause_after(state, replica, reason, wasted)
+    if pause:
+        counted = f"{end.cause} (wasted machines in a row: {wasted} of {WASTED_MAX})"
+        end = replace(end, cause=counted)
     replacement = ReplaceVm(
         replica.key,
-        is_startup_timeout=reason is Reason.STARTUP_TIMEOUT,
-        is_vm_taken=is_vm_taken,
-        is_early=is_early,
-        next_at=next_at,
-        measurement=measurement,
+        is_vm_taken=reason not in GIVEN_UP,
+        wasted=wasted,
+        measurement=end.measurement,
     )
-    return Decision(
-        Rule.VM_LOST, reason, *_after_loss(state.job, replica, replacement, cause, free)
+    if is_zone_exhausted(state, replica, reason, wasted):
+        can_move = is_whole_gang_requested(state) and not end.is_verdict
+        is_rerun = _reruns_job(state.job, replica, reason) or not can_move
+        move = _rerun_elsewhere if is_rerun else _request_elsewhere
+        text, action = move(state, replacement, end.cause, now=now, next_at=now + pause)
+        return Decision(Rule.VM_LOST, reason, text, action)
+    next_at = _next_at(state.job, pause, now)
+    free = f"in {_seconds(now, next_at)}, free of charge" if next_at else "free of charge"
+    if _reruns_job(state.job, replica, reason):
+        text = (
+            f"{end.cause}: the whole job is rerun (restartJobOnWorkerRestart), and"
+            f" {replica.replica_id.words} gets another VM, {free}."
+        )
+        paused_until = next_at or (state.job.placement.next_at if wasted else None)
+        return Decision(Rule.VM_LOST, reason, text, _rerun(replacement, paused_until))
+    replacement = replace(replacement, next_at=next_at)
+    text, following = _after_loss(state.job, replica, replacement, end, free)
+    return Decision(Rule.VM_LOST, reason, text, following)
+
+
+def _give_up(replica: Replica, end: VmEnd) -> Decision:
+    """End the job by the last wasted machine."""
+    cause = end.cause
+    if end.reason is not Reason.SETUP_FAILED:
+        who = replica.replica_id.words
+        cause = f"no VM of {who} in a row was of use for ten minutes; {_lower_first(cause)}"
+    message = messages.internal_error(cause)
+    text = f"{cause[0].upper()}{cause[1:]}: the job fails."
+    failure = FailJob(message, replica.key)
+    return Decision(Rule.VM_LOST, Reason.INTERNAL_BUDGET_SPENT, text, failure)
+
+
+def _reruns_job(job: Job, replica: Replica, reason: Reason) -> bool:
+    """Whether the job sets restartJobOnWorkerRestart, and the replica has run.
+
+    Source: Vertex AI's documentation of that field, "if a worker gets restarted", whatever the
+    cause.
+    """
+    has_run = reason is Reason.VM_STOPPING or replica.ever_ready
+    return job.plan.restarts.restart_job_on_worker_restart and has_run
+
+
+def _next_at(job: Job, pause: timedelta, now: datetime) -> datetime | None:
+    """Return when VMs are requested again; None: at once, or after a pause that has begun and is
+    as good. Gangs lose many VMs at once, and each pause writes the job.
+    """
+    if not pause:
+        return None
+    until = job.placement.next_at
+    is_paused = until is not None and until > now and until >= now + pause - RETRY_MIN
+    return None if is_paused else now + pause
+
+
+def _request_elsewhere(
+    state: State, replacement: ReplaceVm, cause: str, *, now: datetime, next_at: datetime
+) -> tuple[str, Action]:
+    """Request all VMs that have not reported in the next zone."""
+    job = state.job
+    turn = after_losses(job, now)
+    zone = candidate_words(job.plan, turn.candidate)
+    text = f"{cause}: trying {zone} in {_seconds(now, next_at)}, free of charge."
+    action = ContinueProvisioning(
+        turn.candidate,
+        job.placement.round + 1,
+        job.placement.since,
+        next_at,
+        replacement=replacement,
+        remaining=turn.remaining,
+        floor=next_floor(state.replicas),
+    )
+    return text, action
+
+
+def _rerun_elsewhere(
+    state: State, replacement: ReplaceVm, cause: str, *, now: datetime, next_at: datetime
+) -> tuple[str, Action]:
+    """Move the whole job to the next zone: a part of it runs here."""
+    job = state.job
+    turn = after_losses(job, now)
+    zone = candidate_words(job.plan, turn.candidate)
+    when = _seconds(now, next_at)
+    text = f"{cause}: the whole job moves to {zone} in {when}, free of charge."
+    return text, _rerun(replacement, next_at, turn)
+
+
+def _rerun(replacement: ReplaceVm, next_at: datetime | None, turn: Turn | None = None) -> RerunJob:
+    """Return the free rerun with another VM of one replica. `turn`: where; None: here."""
+    return RerunJob(
+        Budget.FREE,
+        turn.candidate if turn else None,
+        remaining=turn.remaining if turn else None,
+        lost=replacement.replica,
+        is_vm_taken=replacement.is_vm_taken,
+        wasted=replacement.wasted,
+        next_at=next_at,
     )
 
 
 def _after_loss(
-    job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str
+    job: Job, replica: Replica, replacement: ReplaceVm, end: VmEnd, free: str
 ) -> tuple[str, Action]:
     """Return text and action of a loss.
 
-    The loss of a member's VM ends its round, unless it is held already.
+    The loss of a member's VM ends its round, unless it is held already. A verdict holds the next
+    round, which waits for the VM.
     """
     who = replica.replica_id.words
     number = job.round.number
-    if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):
-        return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
-    ended = f"Round {number} ended: {cause[0].lower()}{cause[1:]}. {free.capitalize()}."
-    text = f"{ended} Round {number + 1} waits for another VM of {who}."
+    is_running = is_member(job.plan, replica.replica_id) and not is_held(job, replica.replica_id)
+    if not (is_running or end.is_verdict):
+        text = f"{end.cause}: {who} restarts on another VM with the same hostname, {free}."
+        return text, replacement
+    ended = number - 1 if end.is_verdict else number
+    text = (
+        f"Round {ended} ended: {_lower_first(end.cause)}. {free.capitalize()}. Round {number + 1}"
+        f" waits for another VM of {who}."
+    )
     return text, StopRound(number, replica.key, replacement)
 
 
-def internal_error(
-    job: Job,
-    cause: str,
-    reason: Reason,
-    replica: str | None = None,
-    *,
-    replaces_vm: bool = False,
-) -> Decision:
-    """Decide by rule 5: rerun the job while its internal retries last, else fail it.
+def _seconds(now: datetime, next_at: datetime) -> str:
+    return f"{(next_at - now).total_seconds():.0f} s"
 
-    `replica` is the key of the replica that is the cause, if one is. `replaces_vm`: the VM may be
-    the cause, so the second retry is on another one.
-    """
-    if job.plan.restarts.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
-        failure = FailJob(messages.internal_error(cause), replica)
-        return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", failure)
-    text = (
-        f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of"
-        f" {INTERNAL_RETRIES_MAX})."
-    )
-    lost = replica if replaces_vm and job.budgets.internal_used else None
-    action = RerunJob(Budget.INTERNAL, lost=lost, reporter=replica)
-    return Decision(Rule.INTERNAL, reason, text, action)
+
+def _lower_first(cause: str) -> str:
+    return f"{cause[0].lower()}{cause[1:]}"
 
 
 def describe_loss(event: VmLost) -> str:

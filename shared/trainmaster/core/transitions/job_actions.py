@@ -19,7 +19,6 @@ from trainmaster.core.actions import (
     FailJob,
     JobAction,
     NoteCost,
-    ReplaceVm,
     RerunJob,
     SaveRound,
     SetLabels,
@@ -27,7 +26,7 @@ from trainmaster.core.actions import (
     SucceedJob,
 )
 from trainmaster.core.model.floor import NO_VM
-from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
 from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -76,8 +75,8 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 floor=action.floor or job.placement.floor,
             )
             stopped = (
-                _stopped(job, find_replica(state, action.lost), now)
-                if action.lost
+                _stopped(job, find_replica(state, action.replacement.replica), now)
+                if action.replacement
                 else _refused(job, now)
             )
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
@@ -156,11 +155,24 @@ def _first_placement(job: Job, action: BeginPreparing) -> Placement:
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
-    """Return the placement in this zone. The zone that the gang leaves may still have VMs."""
+    """Return the placement in this zone.
+
+    The zone that the gang leaves may still have VMs, and run programs, unless no round has begun.
+    """
     if zone_index == job.placement.zone_index:
         return job.placement
-    left = tuple(zone for zone in job.zones_used if zone != job.plan.where.zones[zone_index])
+    may_run = not job.plan.is_synchronous or job.round.began_at is not None
+    zone = job.plan.where.zones[zone_index]
+    known = (LeftZone(job.zone, may_run=may_run), *job.placement.left)
+    left = tuple(left for left in known if left.zone != zone)
     return replace(job.placement, zone_index=zone_index, left=left)
+
+
+def _nothing_older_runs(placement: Placement) -> Placement:
+    """Return the placement once all members of a round are ready: no program of an earlier round
+    runs anywhere.
+    """
+    return replace(placement, left=tuple(replace(left, may_run=False) for left in placement.left))
 
 
 def _change_round(
@@ -243,14 +255,14 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         begun = replace(
             begun,
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
             failing=action.failing,
         )
-        if action.charge is not Budget.FREE or action.is_reboot:
+        if action.charge is not Budget.FREE:
             decider = charged(job, find_replica(state, action.replica), action, now)
             replicas = (with_next_version(decider),)
-    return Change(replace(job, round=begun, version=job.version + 1), replicas, PROVISION)
+    begun_job = replace(job, round=begun, placement=_nothing_older_runs(job.placement))
+    return Change(replace(begun_job, version=job.version + 1), replicas, PROVISION)
 
 
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
@@ -282,8 +294,6 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     budgets = job.budgets
     if action.charge is Budget.RERUNS:
         budgets = replace(budgets, reruns_used=budgets.reruns_used + 1)
-    elif action.charge is Budget.INTERNAL:
-        budgets = replace(budgets, internal_used=budgets.internal_used + 1)
     attempt = job.attempt + 1
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(
@@ -347,23 +357,12 @@ def _next_attempt(
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
-    is_early = is_lost and (action.is_early or moved_to is not None)
     is_vm_taken = is_lost and action.is_vm_taken
     vm_generation = replica.vm_generation
     if moved_to is not None:
         vm_generation = moved_to
     elif is_vm_gone:
         vm_generation += 1
-    early_losses = replica.early_losses
-    early_losses_in_zone = replica.early_losses_in_zone
-    if is_early:
-        early_losses += 1
-        early_losses_in_zone += 1
-    elif is_vm_taken and replica.vm_since is not None:  # it lived longer, which ends the series
-        early_losses = 0
-        early_losses_in_zone = 0
-    if moved_to is not None:
-        early_losses_in_zone = 0
     keeps_vm = moved_to is None and not is_vm_gone
     kept_vm = {field: getattr(replica, field) for field in NO_VM}
     return Replica(
@@ -374,23 +373,21 @@ def _next_attempt(
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
-        early_losses=early_losses,
-        early_losses_in_zone=early_losses_in_zone,
+        wasted=action.wasted if is_lost else replica.wasted,
         ordered_at=now,
     )
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
-    """Return the replicas that change: the one that lost its VM, if one did.
+    """Return the replicas that change: the one whose machine was wasted, if one was.
 
     A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
     a role, and a late insert in the zone that is given up creates outdated VMs.
     """
-    if action.lost is None:
+    if action.replacement is None:
         return ()
-    lost = find_replica(state, action.lost)
-    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True)
-    return (replace_vm(state.job, lost, lost_early, now),)
+    wasted = find_replica(state, action.replacement.replica)
+    return (replace_vm(state.job, wasted, action.replacement, now),)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from trainmaster.core.actions import (
     BeginRound,
@@ -22,9 +22,6 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
 from trainmaster.core.transitions.change import PROVISION, Change, find_replica, move_replica
-
-NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
-"""Fields that end a series of early losses."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
@@ -65,7 +62,6 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
         ready_at=now,
         instance_id=action.instance_id,
         host_vms=_host_vms_with(replica, action.host_vm),
-        startup_timeouts=0,
         vm_since=action.vm_since,
         measurement=action.measurement or replica.measurement,
         **_next_round(replica, action),
@@ -106,28 +102,21 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         ReplicaState.RESTARTING,
         now,
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
-        stalls=replica.stalls + 1 if action.is_stall else replica.stalls,
         bug=action.bug,
         failing=action.failing,
-        startup_timeouts=0,
-        # If the agent's first report is an exit, its VM came up, and the series has ended, too.
-        **({} if replica.vm_since else NO_EARLY_LOSSES),
     )
 
 
 def charged(
     job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime
 ) -> Replica:
-    """Return the replica with the restart that the action charges to it, and with a reboot of its
-    VM.
-    """
+    """Return the replica with the restart that the action charges to it."""
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
-        restarts = (*job.plan.restarts.exit_policy.counted(restarts, now), now)
-    reboots = replica.reboots
-    if not isinstance(action, ReplaceVm) and action.is_reboot:
-        reboots += 1
-    return replace(replica, restarts=restarts, reboots=reboots)
+        counted = job.plan.restarts.exit_policy.counted(restarts, now)
+        excused = action.excused if isinstance(action, RestartReplica) else ()
+        restarts = (*(at for at in counted if at not in excused), now)
+    return replace(replica, restarts=restarts)
 
 
 def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> Replica:
@@ -143,31 +132,9 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         bug=None,
         failing=None,
         replaced=replica.replaced + 1,
-        **_losses_after(replica, action),
+        vms_lost=replica.vms_lost + 1 if action.is_vm_taken else replica.vms_lost,
+        wasted=action.wasted,
     )
-
-
-def _losses_after(replica: Replica, action: ReplaceVm) -> dict[str, int]:
-    """Return the counts of lost VMs and of timeouts after this replacement.
-
-    The loss of a VM that lived long enough ends a series of early losses.
-    """
-    counts = {
-        "vms_lost": replica.vms_lost,
-        "startup_timeouts": replica.startup_timeouts,
-        "early_losses": replica.early_losses,
-        "early_losses_in_zone": replica.early_losses_in_zone,
-    }
-    if action.is_vm_taken:
-        counts["vms_lost"] += 1
-    if action.is_startup_timeout:
-        counts["startup_timeouts"] += 1
-    if action.is_early:
-        counts["early_losses"] += 1
-        counts["early_losses_in_zone"] += 1
-    elif action.is_vm_taken and replica.vm_since is not None:
-        counts |= NO_EARLY_LOSSES
-    return counts
 
 
 def _order_incarnation(

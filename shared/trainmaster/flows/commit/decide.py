@@ -9,21 +9,24 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import Action, SucceedJob
-from trainmaster.core.decisions import Decision
-from trainmaster.core.events import Event, Reads
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import Event, Reads, ReplicaExited
 from trainmaster.core.evolve import changes_whole_attempt
+from trainmaster.core.ledger import excused_restarts
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import EXCUSE_MAX
 from trainmaster.errors import PermanentError
-from trainmaster.ports import Loaded, States
+from trainmaster.ports import Loaded, States, Store
 
 
 def decide(
-    event: Event, now: datetime, store: States, known: Loaded | None
+    event: Event, now: datetime, store: Store, known: Loaded | None
 ) -> tuple[Loaded | None, Decision]:
     """Load what the event reads, and judge it.
 
-    A change of the whole attempt is judged again with all of it. So is a success that has notes,
+    An exit for which restarts are spent is judged again with those that do not count. A change of
+    the whole attempt is judged again with all of it. So is a success that has notes,
     because they name the members that still run.
 
     `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's
@@ -31,6 +34,9 @@ def decide(
     """
     loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
+    if loaded is not None and isinstance(event, ReplicaExited) and _has_spent_restarts(decision):
+        loaded = _with_excused(loaded, event, store)
+        decision = judge(loaded.state, event, now)
     if (
         loaded is not None
         and not loaded.state.whole
@@ -39,9 +45,28 @@ def decide(
             or _is_doubtful_success(loaded.state.job, decision.action)
         )
     ):
+        excused = loaded.state.excused
         loaded = store.load_attempt(event.job_id)
+        if loaded is not None:
+            loaded = replace(loaded, state=replace(loaded.state, excused=excused))
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
+
+
+def _has_spent_restarts(decision: Decision) -> bool:
+    """Whether the decision follows from the restarts of a replica that is judged alone."""
+    is_spent = decision.reason in (Reason.RESTARTS_SPENT, Reason.RERUNS_SPENT)
+    return decision.rule is Rule.RESTART and is_spent
+
+
+def _with_excused(loaded: Loaded, event: ReplicaExited, store: Store) -> Loaded:
+    """Read the ledger since the replica's first restart, for restarts that do not count."""
+    replica = loaded.state.find(event.subject.attempt, event.subject.replica_id)
+    if replica is None or not replica.restarts:
+        return loaded
+    entries = store.ledger_since(event.job_id, replica.restarts[0] - EXCUSE_MAX)
+    excused = excused_restarts(replica, entries)
+    return replace(loaded, state=replace(loaded.state, excused=excused))
 
 
 def _is_doubtful_success(job: Job, action: Action) -> bool:

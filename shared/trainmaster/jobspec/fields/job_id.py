@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -16,6 +18,7 @@ characters.
 """
 
 _SUFFIX_CHARS_MAX: Final = 64
+_DIGEST_CHARS: Final = 8
 
 
 def check_job_id(job_id: str | None, problems: Problems) -> None:
@@ -54,5 +57,23 @@ def nearest_job_id(job_id: str) -> str:
     return job_id_from(job_id, "")
 
 
+def job_id_of_display_name(name: str) -> str:
+    """Make an id that names with other letters do not get: `学習ジョブ` → `job_3f0c1a2b`.
+
+    Letters that no id can have leave a number that stands for the name.
+    """
+    head = nearest_job_id(name)
+    if not any(char.isalnum() and not char.isascii() for char in _decomposed(name)):
+        return head
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"{head[: JOB_ID_CHARS_MAX - _DIGEST_CHARS - 1]}_{digest}"
+
+
 def _replace_illegal(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
+    return re.sub(r"[^A-Za-z0-9_]+", "_", _decomposed(text)).strip("_")
+
+
+def _decomposed(text: str) -> str:
+    """Return the text with Latin letters without their accents: `Größe` → `Grosse`."""
+    letters = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+    return "".join(char for char in letters if not unicodedata.combining(char))

@@ -62,6 +62,10 @@ def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> Bef
     return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
 
 
+_GPU_PREFIX: Final = re.compile(r"^NVIDIA_(?:TESLA_)?")
+"""Older GPUs have TESLA in their names, newer ones have not."""
+
+
 def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
     """Return a validator that finds the member by its name, in any case, with - or _.
 
@@ -99,7 +103,10 @@ def _match_name(value: object, known: Iterable[str]) -> str | None:
         return name
     if name.endswith(_UNSPECIFIED):
         return None
-    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}")
+    meant = _GPU_PREFIX.sub("", str(value).upper().replace("-", "_"))
+    nearest = next((name for name in known if _GPU_PREFIX.sub("", name) == meant), None)
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}{hint}")
 
 
 def _parse_string(value: object) -> object:

@@ -208,6 +208,10 @@ def _tpu_machine(
     chips = int(_number(requests[TPU], chips_path, findings))
     family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
     topology = labels.get(TOPOLOGY_LABEL)
+    if family is None and TPU_LABEL in labels:
+        problem = f"is {labels[TPU_LABEL]}, a type of TPU that jobs cannot have"
+        findings.refuse(f"{selector_path}[{TPU_LABEL}]", problem, " or ".join(TPU_FAMILIES))
+        return {}
     if family is None or topology is None:
         problem = (
             f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod"

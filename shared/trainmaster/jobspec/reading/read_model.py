@@ -175,8 +175,15 @@ class _NameReader:
         if is_root and self._refuse_known_elsewhere(name):
             return
         in_extension = accepted_names(Extension).get(name)
-        if in_extension is not None:
+        is_inside_itself = path[:2] == (EXTENSION, in_extension)
+        if in_extension is not None and not is_inside_itself:
             self._add_misplaced(name, (*path, name), EXTENSION, EXTENSION, in_extension)
+            return
+        at_top = accepted_names(self._kind.model).get(name)
+        if path == (self._kind.body,) and at_top is not None:
+            example = yaml_line({name: example_at((at_top,))})
+            problem = f"is not known here: it belongs next to {path[0]}, not into it"
+            self._problems.add_text((*path, name), problem, example)
             return
         known = nested_models(model)
         if is_root and self._kind.allows_bare_body:
@@ -230,10 +237,11 @@ class _NameReader:
     ) -> None:
         """Add the problem of a name that belongs into the object `holder`, as `canonical`."""
         place = (holder, canonical)
-        self._problems.mark_misspelled(place)
         problem = f"is not known here: it belongs under {spelled_holder}"
         example = f"{spelled_holder}: {{{yaml_line({name: example_at(place)})}}}"
         self._problems.add_text(path, problem, example)
+        # Afterwards: it hides problems at the place and below.
+        self._problems.mark_misspelled(place)
 
     def _add_misspelled(
         self, name: str, model: type[WireModel], known: Mapping[str, object], path: FieldPath
@@ -246,10 +254,10 @@ class _NameReader:
             return
         is_in_model = nearest in nested_models(model)
         meant = (*path, nearest) if is_in_model else (self._kind.body, nearest)
-        problems.mark_misspelled(meant)
         suggestion = problems.spelled_name(meant)
         problem = f"is not a known name; did you mean {suggestion}?"
         problems.add_text((*path, name), problem, yaml_line({suggestion: example_at(meant)}))
+        problems.mark_misspelled(meant)
 
 
 def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:

@@ -17,7 +17,7 @@ from trainmaster.core.actions import (
     RestartReplica,
     StopRound,
 )
-from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
 from trainmaster.simulator.invariants import ViolationError
 
 
@@ -29,7 +29,6 @@ class BudgetCount:
     """Charged restarts, by the key of the replica."""
     _replaced: Counter[str] = field(default_factory=Counter)
     _reruns: int = 0
-    _internal: int = 0
     _free_reruns: int = 0
 
     def add(self, action: Action) -> None:
@@ -37,12 +36,13 @@ class BudgetCount:
         charged = action.replacement if isinstance(action, StopRound) else action
         if isinstance(charged, RestartReplica | ReplaceVm | BeginRound) and charged.replica:
             self._restarts[charged.replica] += charged.charge is Budget.RESTARTS
+            excused = charged.excused if isinstance(charged, RestartReplica) else ()
+            self._restarts[charged.replica] -= len(excused)
             self._replaced[charged.replica] += isinstance(charged, ReplaceVm)
-        if isinstance(action, ContinueProvisioning) and action.lost:
-            self._replaced[action.lost] += 1
+        if isinstance(action, ContinueProvisioning) and action.replacement:
+            self._replaced[action.replacement.replica] += 1
         if isinstance(action, RerunJob):
             self._reruns += action.charge is Budget.RERUNS
-            self._internal += action.charge is Budget.INTERNAL
             self._free_reruns += action.charge is Budget.FREE
 
     def check(self, state: State) -> None:
@@ -50,17 +50,11 @@ class BudgetCount:
         limits.
         """
         job = state.job
-        used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
-        if used != (
-            self._reruns,
-            self._internal,
-            1 + self._reruns + self._internal + self._free_reruns,
-        ):
-            counted = f"{self._reruns} reruns, {self._internal} internal, {self._free_reruns} free"
-            raise ViolationError(
-                f"I3: stored (reruns, internal, attempt) {used}; counted {counted}"
-            )
-        if self._reruns > RERUNS_MAX or self._internal > INTERNAL_RETRIES_MAX:
+        used = (job.budgets.reruns_used, job.attempt)
+        if used != (self._reruns, 1 + self._reruns + self._free_reruns):
+            counted = f"{self._reruns} reruns, {self._free_reruns} free"
+            raise ViolationError(f"I3: stored (reruns, attempt) {used}; counted {counted}")
+        if self._reruns > RERUNS_MAX:
             raise ViolationError(f"I3: over the limit: {job.budgets}")
         for replica in state.replicas:
             if not 0 <= replica.restarts_used <= RESTARTS_MAX:

@@ -41,7 +41,7 @@ class RoundInvariants:
                 raise ViolationError(
                     f"F2: {entry.key} charges {charged}, whose program ended so: {causes}"
                 )
-        is_own = entry.decision.rule not in (Rule.INTERNAL, Rule.CAPACITY) and not is_reboot
+        is_own = entry.decision.rule not in (Rule.VM_LOST, Rule.CAPACITY) and not is_reboot
         if isinstance(action, FailJob) and is_own and not self.ends.has(EndCause.FAILED):
             raise ViolationError(
                 f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}"

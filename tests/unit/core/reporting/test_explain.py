@@ -47,9 +47,8 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
         Rule.VM_LOST,
         Rule.VM_LOST,
         Rule.VM_LOST,
-        Rule.INTERNAL,
+        Rule.VM_LOST,
         Rule.RETRIES_DISABLED,
-        Rule.STALLED,
         Rule.PERMANENT,
         Rule.CRASH,
     ]

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.decisions import Case, action_of, check_case
+from tests.support.decisions import Case, action_of, check_case, summarize
 from tests.support.jobs import (
     CHIEF,
     START,
@@ -25,14 +25,14 @@ from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import Budgets, JobState, Placement, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.timeouts import BLOCKED_MAX
+from trainmaster.core.timeouts import REFUSED_MAX
 
 NOW = at(100)
 WEEK_S = 7 * 86400
 PREPARING = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=a_job(JobState.PREPARING))
 IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
 BLOCKED_FOR_AN_HOUR = a_state(
-    job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - BLOCKED_MAX))
+    job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - REFUSED_MAX))
 )
 WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
 FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
@@ -69,18 +69,25 @@ STOCKOUT = capacity_error()
 QUOTA = capacity_error(CapacityErrorKind.QUOTA)
 QUEUED = VmsQueued("digits_1", 1, "us-central1-a", 0, "VMs", START)
 BLOCKED = "11 continue_provisioning blocked"
+GIVEN_UP = "11 fail_job blocked"
 CONTINUES = "11 continue_provisioning stockout"
 
 CASES: Final[dict[str, Case]] = {
     "stockout before running": (PREPARING, STOCKOUT, CONTINUES),
     "request in Cloud TPU's queue": (PREPARING, QUEUED, "11 ignore queued"),
     "no quota": (PREPARING, QUOTA, "11 continue_provisioning quota"),
-    "internal error": (
-        PREPARING,
+    "internal error": (PREPARING, capacity_error(CapacityErrorKind.INTERNAL), BLOCKED),
+    "internal error since an hour": (
+        BLOCKED_FOR_AN_HOUR,
         capacity_error(CapacityErrorKind.INTERNAL),
-        "5 rerun_job create_failed",
+        GIVEN_UP,
     ),
-    "permanent error": (PREPARING, capacity_error(CapacityErrorKind.DENIED), "5 fail_job denied"),
+    "internal error after running": (
+        MISSING_FOR_900_S,
+        capacity_error(CapacityErrorKind.INTERNAL),
+        BLOCKED,
+    ),
+    "permanent error": (PREPARING, capacity_error(CapacityErrorKind.DENIED), GIVEN_UP),
     "permanent error after running": (
         MISSING_FOR_900_S,
         capacity_error(CapacityErrorKind.DENIED),
@@ -90,7 +97,7 @@ CASES: Final[dict[str, Case]] = {
     "error for an operator since an hour": (
         BLOCKED_FOR_AN_HOUR,
         capacity_error(CapacityErrorKind.BLOCKED),
-        "5 fail_job denied",
+        GIVEN_UP,
     ),
     "error for an operator after running": (
         MISSING_FOR_900_S,
@@ -115,9 +122,21 @@ CASES: Final[dict[str, Case]] = {
     "lasting stockout while part of the gang runs": (
         MISSING_FOR_900_S,
         STOCKOUT,
-        "11 rerun_job stockout_lasts",
+        "11 rerun_job stockout",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("independent", "expected"), [(True, BLOCKED), (False, GIVEN_UP)], ids=["alone", "in rounds"]
+)
+def test_refusal_ends_a_job_only_before_a_program_of_it_may_run(
+    *, independent: bool, expected: str
+) -> None:
+    """Replicas that are judged alone run while others have no VMs; members of a gang do not."""
+    job = a_job(JobState.PREPARING, a_plan(independent=independent))
+    state = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=job)
+    assert summarize(judge(state, capacity_error(CapacityErrorKind.DENIED), NOW)) == expected
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -200,7 +219,7 @@ def test_error_for_an_operator_is_asked_again_in_the_same_zone_until_a_named_tim
     action = action_of(decision, ContinueProvisioning)
     assert (action.zone_index, action.blocked_since) == (0, NOW)
     assert action.next_at is not None
-    until = f"{NOW + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
+    until = f"{NOW + REFUSED_MAX:%Y-%m-%d %H:%M} UTC"
     assert f"which an operator can repair, at most until {until}: trying again in" in decision.text
     blocked = evolve(PREPARING, decision, NOW).job
     assert blocked is not None

@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
-import pytest
-
 from tests.support.decisions import action_of
 from tests.support.jobs import WORKER_0, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.actions import Budget, CancelJob, ContinueProvisioning, FailJob, RerunJob
@@ -180,6 +178,5 @@ def test_rerun_ends_the_search_and_keeps_existing_vms_in_their_zone() -> None:
         state = after_error(state, seconds)
 
 
-@pytest.mark.parametrize("kind", [CapacityErrorKind.DENIED, CapacityErrorKind.INTERNAL])
-def test_error_that_is_not_about_capacity_is_not_waited_for(kind: CapacityErrorKind) -> None:
-    assert isinstance(decide(preparing(), 10, kind).action, FailJob | RerunJob)
+def test_request_that_is_wrong_is_not_repeated() -> None:
+    assert isinstance(decide(preparing(), 10, CapacityErrorKind.DENIED).action, FailJob)

@@ -88,7 +88,7 @@ def after(state: State, event: Any) -> State:
         (CapacityErrorKind.QUOTA, "quota"),
         (CapacityErrorKind.BLOCKED, "blocked"),
         (CapacityErrorKind.DENIED, "blocked"),
-        (CapacityErrorKind.INTERNAL, "stockout"),
+        (CapacityErrorKind.INTERNAL, "blocked"),
     ],
 )
 def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(
@@ -171,11 +171,11 @@ def with_spare(replica: Replica, **round_: Any) -> State:
     ("replica", "event"),
     [
         (
-            spare(startup_timeouts=1),
+            spare(wasted=27),
             lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2),
         ),
         (
-            spare(early_losses=29, early_losses_in_zone=2),
+            spare(wasted=29),
             lost(WORKER_1, incarnation=3, vm_generation=2),
         ),
         (spare(), exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2)),
@@ -236,6 +236,8 @@ def test_report_of_a_member_that_can_join_no_longer_is_ignored(
 
 def test_rerun_waits_for_all_members_again() -> None:
     state = with_spare(spare(), is_held=True, ordered_at=at(90))
+    worker = replace(state.replicas[1], restarts=tuple(at(number) for number in range(5)))
+    state = replace(state, replicas=(state.replicas[0], worker, *state.replicas[2:]))
     ends = (exited(WORKER_0, signal=11, incarnation=2),)
     rerun = after(state, AllReady("digits_1", 1, NOW, 3, ends, (WORKER_1,)))
     assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)

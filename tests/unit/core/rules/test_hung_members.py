@@ -46,6 +46,7 @@ STEP: Final = "trainer/task.py:9 in step"
 DATA: Final = "trainer/data.py:41 in batches"
 ALL_STILL: Final = "all 3 replicas were still for 10 minutes"
 CHIEF_SILENT: Final = "chief 0 printed nothing for 60 s"
+SILENT_WORKER: Final = "worker 0 printed nothing for 60 s"
 
 
 def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
@@ -55,31 +56,39 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
     assert (
         judge_held(held(), *stalls).text
         == "Round 1 ended: several members printed nothing for the job's stallTimeout. "
-        "All members restart in their VMs (stall 1 of 3)."
+        "Restart 1 of 5 of chief 0, in the same VM."
     )
 
 
 @pytest.mark.parametrize(
-    ("errors", "text"),
+    ("errors", "text", "charged"),
     [
         (
             [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
             ALL_STILL
             + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
+            WORKER_0,
         ),
-        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
-        ([(STILL, "")], ALL_STILL),
+        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)", CHIEF),
+        ([(STILL, "")], ALL_STILL, CHIEF),
         (
             [("Silent", DATA), (PEER_SILENT, STEP)],
             CHIEF_SILENT
             + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+            CHIEF,
         ),
-        ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
-        ([(PEER_SILENT, "")], "another member"),
+        (
+            [(PEER_SILENT, STEP), ("Silent", DATA)],
+            SILENT_WORKER
+            + ": chief 0 in call (trainer/task.py:9), worker 0 in call (trainer/data.py:41)",
+            WORKER_0,
+        ),
+        ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s", CHIEF),
+        ([(PEER_SILENT, "")], "another member", CHIEF),
     ],
 )
-def test_verdict_on_a_stall_says_where_the_members_hung(
-    errors: list[tuple[str, str]], text: str
+def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that_differs(
+    errors: list[tuple[str, str]], text: str, charged: ReplicaId
 ) -> None:
     words = {
         STILL: "still for 10 minutes",
@@ -98,9 +107,8 @@ def test_verdict_on_a_stall_says_where_the_members_hung(
     decision = judge_held(
         held(), *stalls, *stalls
     )  # an exit may be reported, and be part of a vm-ready, too
-    assert (
-        decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
-    )
+    restart = f"Restart 1 of 5 of {charged.words}, in the same VM."
+    assert decision.text == f"Round 1 ended: {text}. {restart}"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +167,7 @@ def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
 def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
     error: tuple[str, str],
 ) -> None:
-    state = held(2, HUNG, stalls=1)
+    state = held(2, HUNG)
     ends = [
         exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)
     ]

@@ -79,19 +79,19 @@ CASES: Final[dict[str, Case]] = {
         AllReady("digits_1", 1, NOW, floor=3),
         "0 begin_running all_ready",
     ),
-    "readiness of an older attempt is ignored": (ATTEMPT_2, ALL_READY, "1 ignore old_attempt"),
+    "readiness of an older attempt is ignored": (ATTEMPT_2, ALL_READY, "1 ignore outdated"),
     # Rule 1
     "exit after the job's end is ignored": (SUCCEEDED, exited(CHIEF, 1), "1 ignore job_ended"),
-    "exit of an older attempt is ignored": (ATTEMPT_2, exited(CHIEF, 1), "1 ignore old_attempt"),
+    "exit of an older attempt is ignored": (ATTEMPT_2, exited(CHIEF, 1), "1 ignore outdated"),
     "exit of an older incarnation is ignored": (
         WORKER_0_RESTARTING,
         exited(WORKER_0, 1),
-        "1 ignore old_incarnation",
+        "1 ignore outdated",
     ),
     "exit on an older VM is ignored": (
         WORKER_0_REPLACED,
         exited(WORKER_0, 1),
-        "1 ignore old_vm_generation",
+        "1 ignore outdated",
     ),
     "exit of a later incarnation than ordered is ignored": (
         RUNNING,

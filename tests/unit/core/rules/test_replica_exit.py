@@ -10,7 +10,7 @@ import pytest
 from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import Case, action_of, check_case
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
-from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
+from trainmaster.core.actions import Budget, FailJob, ReplaceVm, RerunJob, RestartReplica
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
@@ -468,19 +468,19 @@ def test_error_message_of_an_out_of_memory_exit_has_the_services_words() -> None
     )
 
 
+REBOOTED = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, seconds=0)
+
+
 def test_each_kind_of_failure_is_charged_to_its_own_budget() -> None:
     reboot = action_of(
-        judge(RUNNING, exited(WORKER_0, cause=ExitCause.VM_RESTARTED), NOW), RestartReplica
+        judge(a_state(a_replica(WORKER_0, ready_at=at(-600))), REBOOTED, at(0)), RestartReplica
     )
     restart = action_of(judge(RUNNING, EXIT_1, NOW), RestartReplica)
     rerun = action_of(judge(RUNNING, exited(WORKER_0, signal=11), NOW), RerunJob)
-    internal = action_of(judge(RUNNING, exited(WORKER_0, cause=ExitCause.SETUP), NOW), RerunJob)
+    setup = action_of(judge(RUNNING, exited(WORKER_0, cause=ExitCause.SETUP), NOW), ReplaceVm)
     assert reboot.charge is Budget.FREE
-    assert (restart.charge, rerun.charge, internal.charge) == (
-        Budget.RESTARTS,
-        Budget.RERUNS,
-        Budget.INTERNAL,
-    )
+    assert (restart.charge, rerun.charge) == (Budget.RESTARTS, Budget.RERUNS)
+    assert setup.charge is Budget.FREE
 
 
 def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> None:

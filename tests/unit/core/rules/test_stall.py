@@ -1,6 +1,10 @@
-"""Rule 14: a program that the agent ended because it printed nothing for the job's stallTimeout."""
+"""Rule 10 for stalls: the program printed nothing for the job's stallTimeout, so the agent ended
+it.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +15,8 @@ from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.evolve import evolve
-from trainmaster.core.model.job import RERUNS_MAX, STALLS_MAX, Budgets, State
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Budgets, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.rules.judge import judge
 
@@ -24,38 +29,48 @@ def a_stall(incarnation: int = 1) -> ReplicaExited:
 
 def after_stalls(count: int, reruns_used: int = 0) -> State:
     """Worker 0 runs again after stalls in a row."""
-    replica = a_replica(WORKER_0, incarnation=count + 1, stalls=count)
+    replica = a_replica(WORKER_0, incarnation=count + 1, restarts_used=count)
     return a_state(replica, job=a_job(budgets=Budgets(reruns_used=reruns_used)))
 
 
-@pytest.mark.parametrize("stalls", range(STALLS_MAX))
-def test_stalled_replica_restarts_from_its_own_budget(stalls: int) -> None:
+@pytest.mark.parametrize("stalls", range(RESTARTS_MAX))
+def test_stalled_replica_restarts_and_pays_for_it(stalls: int) -> None:
     state = after_stalls(stalls)
     decision = judge(state, a_stall(stalls + 1), NOW)
-    assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLED)
-    assert f"stall {stalls + 1} of {STALLS_MAX}" in decision.text
-    action = action_of(decision, RestartReplica)
-    assert (action.charge, action.is_stall) == (Budget.FREE, True)
+    assert (decision.rule, decision.reason) == (Rule.RESTART, Reason.STALLED)
+    assert f"restart {stalls + 1} of {RESTARTS_MAX}" in decision.text
+    assert action_of(decision, RestartReplica).charge is Budget.RESTARTS
     (replica,) = evolve(state, decision, NOW).replicas
-    assert (replica.state, replica.restarts_used) == (ReplicaState.RESTARTING, 0)
-    assert replica.stalls == stalls + 1
+    assert (replica.state, replica.restarts_used) == (ReplicaState.RESTARTING, stalls + 1)
 
 
-def test_fourth_stall_reruns_the_job_until_its_reruns_are_spent() -> None:
-    decision = judge(after_stalls(STALLS_MAX), a_stall(STALLS_MAX + 1), NOW)
-    assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLS_SPENT)
+def test_stall_after_all_restarts_reruns_the_job_until_its_reruns_are_spent() -> None:
+    decision = judge(after_stalls(RESTARTS_MAX), a_stall(RESTARTS_MAX + 1), NOW)
+    assert (decision.rule, decision.reason) == (Rule.RESTART, Reason.RESTARTS_SPENT)
     rerun = action_of(decision, RerunJob)
     assert (rerun.charge, rerun.lost) == (Budget.RERUNS, f"1-{WORKER_0}"), (
         "the machine may be the cause"
     )
-    spent = after_stalls(STALLS_MAX, RERUNS_MAX)
-    failed = action_of(judge(spent, a_stall(STALLS_MAX + 1), NOW), FailJob)
+    spent = after_stalls(RESTARTS_MAX, RERUNS_MAX)
+    failed = action_of(judge(spent, a_stall(RESTARTS_MAX + 1), NOW), FailJob)
     assert "printed nothing for the job's stallTimeout" in failed.message
+
+
+@pytest.mark.parametrize("signal", [6, 15])
+@pytest.mark.parametrize("action", [ExitAction.FAIL, ExitAction.RERUN])
+def test_no_exit_policy_concerns_a_stall_whose_signal_the_agent_sent(
+    signal: int, action: ExitAction
+) -> None:
+    policy = ExitPolicy(Preset.SERVICE, (ExitRule(0, 255, action),))
+    state = a_state(job=a_job(plan=a_plan(exit_policy=policy)))
+    assert judge(state, replace(a_stall(), signal=signal), NOW).reason is Reason.STALLED
+    with_status = replace(a_stall(), signal=None, exit_status=1)
+    assert judge(state, with_status, NOW).reason is Reason.STALLED
 
 
 def test_exit_0_of_a_program_that_was_ended_for_a_stall_is_not_a_completion() -> None:
     event = exited(WORKER_0, 0, cause=ExitCause.STALLED)
-    assert judge(a_state(), event, NOW).rule is Rule.STALLED
+    assert judge(a_state(), event, NOW).reason is Reason.STALLED
 
 
 def test_stall_with_restart_job_on_worker_restart_reruns_the_job() -> None:

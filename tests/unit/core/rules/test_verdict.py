@@ -34,7 +34,7 @@ from tests.support.jobs import (
     lost,
     ready,
 )
-from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
+from trainmaster.core.actions import BeginRound, Budget, RerunJob
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
@@ -146,7 +146,7 @@ def test_round_begins_after_a_rerun_without_a_verdict() -> None:
             "Round 1 ended: the VM of worker 0 was preempted. Free of charge.",
         ),
         (
-            (exited(WORKER_0, cause=ExitCause.VM_RESTARTED),),
+            (exited(WORKER_0, cause=ExitCause.VM_RESTARTED, seconds=610),),
             "Round 1 ended: the VM of worker 0 rebooted under its program. Free of charge.",
         ),
         (
@@ -189,15 +189,15 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
         ),
         (exited(WORKER_0, signal=9, out_of_memory=True), {}, "8 fail_job out_of_memory"),
         (exited(WORKER_0, 2), {}, "8 fail_job common_error"),
-        (exited(WORKER_0, signal=11), {}, "9 rerun_job crash_signal"),
-        (exited(WORKER_0, signal=6), {}, "9 rerun_job crash_signal"),
+        (exited(WORKER_0, signal=11), {}, "10 begin_round non_zero_exit"),
+        (exited(WORKER_0, signal=6), {}, "10 begin_round non_zero_exit"),
         (exited(WORKER_0, 1, error=PEER_LOSS), {}, "10 begin_round non_zero_exit"),
         (
             exited(WORKER_0, 1),
             {"exit_policy": ExitPolicy(Preset.SERVICE)},
             "8 fail_job common_error",
         ),
-        (exited(WORKER_0, signal=15, cause=ExitCause.STALLED), {}, "14 begin_round stalled"),
+        (exited(WORKER_0, signal=15, cause=ExitCause.STALLED), {}, "10 begin_round stalled"),
     ],
 )
 def test_the_deciding_end_is_judged_by_the_rules_of_exits(
@@ -206,20 +206,14 @@ def test_the_deciding_end_is_judged_by_the_rules_of_exits(
     assert summarize(judge_held(held(job=a_job(plan=a_plan(2, **plan))), event)) == expected
 
 
-def test_abort_is_a_crash_only_if_no_other_member_failed() -> None:
+def test_crash_in_a_round_restarts_all_members_like_any_other_failure() -> None:
     abort = exited(WORKER_0, signal=6)
-    assert summarize(judge_held(held(), abort, abort)) == "9 rerun_job crash_signal"
-    assert (
-        summarize(judge_held(held(), abort, exited(CHIEF, 1, error=PEER_LOSS)))
-        == "10 begin_round non_zero_exit"
+    ends = [(abort,), (abort, exited(CHIEF, 1, error=PEER_LOSS)), (exited(WORKER_0, signal=11),)]
+    decisions = [judge_held(held(), *failures) for failures in ends]
+    assert {summarize(decision) for decision in decisions} == {"10 begin_round non_zero_exit"}
+    assert rank_of(replace(abort, error=replace(JAX_ABORT, message="Check failed: n > 0"))) is (
+        Rank.OTHER
     )
-    assert (
-        summarize(judge_held(held(), replace(abort, error=JAX_ABORT)))
-        == "10 begin_round non_zero_exit"
-    )
-    crash = replace(abort, error=replace(JAX_ABORT, message="Check failed: n > 0"))
-    assert summarize(judge_held(held(), crash)) == "9 rerun_job crash_signal"
-    assert rank_of(crash) is Rank.OTHER
 
 
 def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> None:
@@ -247,31 +241,38 @@ def test_restarts_that_are_older_than_the_window_do_not_count() -> None:
     assert begun.replicas[1].restarts == (at(3), at(4), NOW)
 
 
-def test_second_reboot_of_a_vm_costs_a_restart_and_the_member_gets_another_vm() -> None:
+def test_reboot_soon_after_the_begin_of_the_round_is_free_and_the_member_gets_another_vm() -> None:
     reboot = exited(WORKER_0, cause=ExitCause.VM_RESTARTED)
-    once = apply(held(), evolve(held(), judge_held(held(), reboot), NOW))
-    assert once.replicas[1].reboots == 1
-    state = held(2, a_replica(WORKER_0, incarnation=2, reboots=1))
-    decision = judge_held(state, reboot)
-    action = action_of(decision, StopRound)
-    assert action.replacement is not None
-    assert action.replacement.charge is Budget.RESTARTS
-    following = apply(state, evolve(state, decision, NOW))
+    assert summarize(judge_held(held(), replace(reboot, at=at(610)))) == (
+        "4 begin_round vm_restarted"
+    )
+    decision = judge_held(held(), replace(reboot, at=at(609)))
+    assert decision.text == (
+        "Round 1 ended: the VM of worker 0 rebooted under its program. Free of charge. Round 3"
+        " waits for another VM of worker 0."
+    )
+    following = apply(held(), evolve(held(), decision, NOW))
     assert (following.job.round.number, following.job.round.is_held) == (3, True)
-    assert (following.replicas[1].vm_generation, following.replicas[1].restarts_used) == (2, 1)
+    worker = following.replicas[1]
+    assert (worker.vm_generation, worker.restarts_used, worker.wasted) == (2, 0, 1)
 
 
-def test_quick_failures_stalls_and_bugs_count_for_the_job() -> None:
-    state = held(2, quick_failures=2, stalls=1)
+def test_third_reboot_soon_after_the_begin_of_a_round_reruns_the_job_in_the_next_zone() -> None:
+    state = held(2, a_replica(WORKER_0, incarnation=2, wasted=2))
+    decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
+    assert summarize(decision) == "4 rerun_job vm_restarted"
+    rerun = apply(state, evolve(state, decision, NOW)).job
+    assert (rerun.attempt, rerun.zone, rerun.budgets) == (2, "us-central1-b", Budgets())
+
+
+def test_quick_failures_and_bugs_count_for_the_job() -> None:
+    state = held(2, quick_failures=2)
     bug = exited(WORKER_0, 1, error=BUG, ran_s=5)
     begun = apply(state, evolve(state, judge_held(state, bug), NOW))
-    assert (begun.job.round.quick_failures, begun.job.round.stalls) == (3, 1)
+    assert begun.job.round.quick_failures == 3
     again = held(3, bug=begun.job.round.bug)
     other_member = exited(WORKER_1, 1, error=BUG, ran_s=5, incarnation=2)
     assert summarize(judge_held(again, other_member)) == "8 fail_job same_failure_again"
-    spent = judge_held(held(2, stalls=3), exited(WORKER_0, signal=15, cause=ExitCause.STALLED))
-    assert summarize(spent) == "14 rerun_job stalls_spent"
-    assert action_of(spent, RerunJob).lost == f"1-{WORKER_0}"
 
 
 def test_verdict_waits_for_all_members_unless_it_ends_the_job() -> None:
@@ -287,19 +288,61 @@ def test_verdict_on_a_round_that_began_is_ignored() -> None:
 
 
 def test_fourth_rerun_ends_the_job() -> None:
-    state = held(job=a_job(budgets=Budgets(reruns_used=3)))
-    assert summarize(judge_held(state, exited(WORKER_0, signal=11))) == "9 fail_job reruns_spent"
+    worker = a_replica(WORKER_0, incarnation=7, restarts_used=5)
+    state = held(7, worker, job=a_job(budgets=Budgets(reruns_used=3)))
+    decision = judge_held(state, exited(WORKER_0, signal=11, incarnation=6))
+    assert summarize(decision) == "10 fail_job reruns_spent"
 
 
 def test_reboot_of_a_vm_that_was_replaced_since_does_not_count_for_its_successor() -> None:
-    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2, reboots=1))
+    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2))
     decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
     action = action_of(decision, BeginRound)
-    assert (action.charge, action.is_reboot) == (Budget.FREE, False)
+    assert action.charge is Budget.FREE
 
 
 def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -> None:
-    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2, instance_id="2002"))
-    rerun = apply(state, evolve(state, judge_held(state, exited(WORKER_0, signal=11)), NOW))
+    successor = a_replica(
+        WORKER_0, incarnation=7, vm_generation=2, instance_id="2002", restarts_used=5
+    )
+    state = held(7, successor)
+    decision = judge_held(state, exited(WORKER_0, signal=11, incarnation=6))
+    rerun = apply(state, evolve(state, decision, NOW))
     (worker,) = (replica for replica in rerun.replicas if replica.replica_id == WORKER_0)
     assert (worker.attempt, worker.vm_generation, worker.instance_id) == (2, 2, "2002")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (exited(CHIEF, 1, error=PEER_LOSS), "4 begin_round round_begins"),
+        (exited(CHIEF, 1, error=BUG), "10 begin_round non_zero_exit"),
+        (exited(CHIEF, 1), "10 begin_round non_zero_exit"),
+    ],
+    ids=["lost peer", "own failure", "no traceback"],
+)
+def test_member_that_could_not_be_set_up_again_excuses_only_those_that_lost_a_peer(
+    other: ReplicaExited, expected: str
+) -> None:
+    """It has not reported how the round ended on its VM."""
+    setup = exited(WORKER_0, cause=ExitCause.SETUP, incarnation=2, seconds=200)
+    ends = sorted((setup, other), key=lambda end: (rank_of(end), end.at))
+    assert summarize(judge_held(held(), *ends)) == expected
+
+
+@pytest.mark.parametrize("cause", [ExitCause.UNFIT, ExitCause.SETUP])
+def test_vm_given_up_in_a_hold_is_evidence_until_it_reports_how_the_round_ended(
+    cause: ExitCause,
+) -> None:
+    event = exited(WORKER_0, cause=cause, incarnation=2, seconds=95)
+    kept = a_replica(WORKER_0, ordered_at=at(10))
+    end = round_end(held(2, kept), event)
+    assert end is not None
+    assert end.round == "1-1"
+    for unrelated in (
+        a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
+        a_replica(WORKER_0, ReplicaState.REPLACING, vm_generation=2, ordered_at=at(95)),
+    ):
+        other = round_end(held(2, unrelated), event)
+        assert other is not None
+        assert other.round == "1-2-held"

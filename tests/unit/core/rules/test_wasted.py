@@ -1,4 +1,4 @@
-"""VMs that are lost before their agents report, or soon after: pauses, other zones, and an end."""
+"""VMs in a row without ten useful minutes: pauses, other zones, and an end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.timeouts import (
-    EARLY_LOSS_AGE_MAX,
-    EARLY_LOSSES_MAX,
-    EARLY_LOSSES_PER_ZONE,
     RETRY_MAX,
     RETRY_MIN,
+    USEFUL_LIFE_MIN,
+    WASTED_MAX,
+    WASTED_PER_ZONE,
 )
 
 PREPARING = a_job(JobState.PREPARING)
@@ -94,13 +94,13 @@ def lose_all(state: State) -> tuple[list[str], list[timedelta], State]:
 def test_first_early_loss_is_replaced_at_once() -> None:
     decision, state = lose(nothing_up(), at(100))
     assert decision == "4 replace_vm preemption"
-    assert (worker(state).early_losses, state.job.placement.next_at) == (1, None)
+    assert (worker(state).wasted, state.job.placement.next_at) == (1, None)
 
 
 def test_second_early_loss_is_replaced_after_a_pause() -> None:
     _, state = lose(nothing_up(), at(100))
     decision, state = lose(state, at(110))
-    assert decision == "4 replace_vm vms_lost_early"
+    assert decision == "4 replace_vm preemption"
     assert state.job.placement == Placement(0, 1, None, at(110) + RETRY_MIN)
     assert (worker(state).vm_generation, worker(state).incarnation, worker(state).replaced) == (
         3,
@@ -113,7 +113,7 @@ def test_early_loss_during_a_pause_does_not_write_the_job() -> None:
     _, state = lose(nothing_up(), at(100))
     _, state = lose(state, at(110))
     paused = replace(
-        state, replicas=tuple(replace(replica, early_losses=1) for replica in state.replicas)
+        state, replicas=tuple(replace(replica, wasted=1) for replica in state.replicas)
     )
     decision = judge(paused, lost(CHIEF), at(120))
     assert isinstance(decision.action, ReplaceVm), decision
@@ -124,11 +124,11 @@ def test_third_early_loss_in_a_zone_moves_what_has_not_reported_to_the_next_zone
     _, state = lose(nothing_up(), at(100))
     _, state = lose(state, at(200))
     decision, state = lose(state, at(300))
-    assert decision == "4 continue_provisioning vms_lost_early"
+    assert decision == "4 continue_provisioning preemption"
     assert state.job.zone == "us-central1-b"
     assert {replica.vm_generation for replica in state.replicas} == {5}, "one insert per role"
-    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (3, 0)
-    assert {replica.early_losses for replica in state.replicas} == {0, 3}
+    assert worker(state).wasted == 3
+    assert {replica.wasted for replica in state.replicas} == {0, 3}
 
 
 def test_third_early_loss_while_the_rest_of_the_gang_runs_reruns_the_job_in_the_next_zone() -> None:
@@ -138,95 +138,90 @@ def test_third_early_loss_while_the_rest_of_the_gang_runs_reruns_the_job_in_the_
             ReplicaState.REPLACING,
             incarnation=2,
             vm_generation=2,
-            early_losses=2,
-            early_losses_in_zone=2,
+            wasted=2,
         )
     )
     decision, state = lose(state, at(300))
-    assert decision == "4 rerun_job vms_lost_early"
+    assert decision == "4 rerun_job preemption"
     assert (state.job.zone, state.job.attempt, state.job.budgets.reruns_used) == (
         "us-central1-b",
         2,
         0,
     )
-    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (3, 0)
+    assert worker(state).wasted == 3
 
 
 def test_losses_in_a_row_end_the_job_after_hours_with_the_cause() -> None:
     decisions, pauses, state = lose_all(nothing_up())
-    assert len(decisions) == EARLY_LOSSES_MAX
-    assert decisions[-1] == "5 fail_job vms_lost_early"
+    assert len(decisions) == WASTED_MAX
+    assert decisions[-1] == "4 fail_job internal_budget_spent"
     assert (
         state.job.error_message
-        == "Internal error occurred for the current attempt: worker 0 lost 30 VMs in a row before"
-        " their agents reported, or soon after; the VM of worker 0 was preempted"
+        == "Internal error occurred for the current attempt: no VM of worker 0 in a row was of use"
+        " for ten minutes; the VM of worker 0 was preempted"
     )
     assert sum(pauses, timedelta()) >= timedelta(hours=6)
     assert max(pauses) <= RETRY_MAX
     zones = sum(decision.startswith("4 continue") for decision in decisions)
-    assert zones == EARLY_LOSSES_MAX // EARLY_LOSSES_PER_ZONE - 1
+    assert zones == WASTED_MAX // WASTED_PER_ZONE - 1
 
 
 def test_losses_in_the_only_zone_also_end_the_job() -> None:
     decisions, _, state = lose_all(nothing_up(ONE_ZONE))
     assert (len(decisions), state.job.state, state.job.attempt) == (
-        EARLY_LOSSES_MAX,
+        WASTED_MAX,
         JobState.FAILED,
         1,
     )
 
 
-SOON = EARLY_LOSS_AGE_MAX - timedelta(seconds=1)
+SOON = USEFUL_LIFE_MIN - timedelta(seconds=1)
 
 
 def test_loss_of_a_vm_soon_after_its_report_is_an_early_loss() -> None:
     decision, state = lose_after_report(nothing_up(), at(100), SOON)
-    assert (decision, worker(state).early_losses) == ("4 replace_vm preemption", 1)
+    assert (decision, worker(state).wasted) == ("4 replace_vm preemption", 1)
     decision, state = lose_after_report(state, at(1000), SOON)
-    assert (decision, worker(state).early_losses) == ("4 replace_vm vms_lost_early", 2)
+    assert (decision, worker(state).wasted) == ("4 replace_vm preemption", 2)
     assert state.job.placement.next_at == at(1000) + SOON + RETRY_MIN
 
 
-@pytest.mark.parametrize("losses", [1, EARLY_LOSSES_PER_ZONE - 1])
+@pytest.mark.parametrize("losses", [1, WASTED_PER_ZONE - 1])
 def test_loss_of_a_vm_that_lived_longer_ends_the_series(losses: int) -> None:
     state = nothing_up()
     for number in range(losses):
         _, state = lose(state, at(100 + 100 * number))
-    assert worker(state).early_losses == losses
-    decision, state = lose_after_report(state, at(1000), EARLY_LOSS_AGE_MAX)
+    assert worker(state).wasted == losses
+    decision, state = lose_after_report(state, at(1000), USEFUL_LIFE_MIN)
     assert decision == "4 replace_vm preemption"
-    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (0, 0)
+    assert worker(state).wasted == 0
 
 
 def test_vms_that_go_soon_after_their_reports_do_not_cost_more_than_the_limit() -> None:
     state, now = nothing_up(), at(100)
     decisions: list[str] = []
-    while len(decisions) <= EARLY_LOSSES_MAX and not state.job.state.is_terminal:
+    while len(decisions) <= WASTED_MAX and not state.job.state.is_terminal:
         decision, state = lose_after_report(state, now, timedelta(seconds=30))
         decisions.append(decision)
         now = max(now + timedelta(seconds=70), state.job.placement.next_at or now)
-    assert len(decisions) == EARLY_LOSSES_MAX
+    assert len(decisions) == WASTED_MAX
     assert now - at(100) >= timedelta(hours=6)
-    assert decisions[EARLY_LOSSES_PER_ZONE - 1] == "4 continue_provisioning vms_lost_early"
+    assert decisions[WASTED_PER_ZONE - 1] == "4 continue_provisioning preemption"
 
 
 def test_third_loss_soon_after_a_report_reruns_a_running_job_in_the_next_zone() -> None:
-    state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=2, early_losses_in_zone=2))
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=2))
     decision, state = lose(state, at(30))
-    assert (decision, state.job.zone) == ("4 rerun_job vms_lost_early", "us-central1-b")
-    assert (
-        worker(state).early_losses,
-        worker(state).early_losses_in_zone,
-        worker(state).vm_since,
-    ) == (3, 0, None)
+    assert (decision, state.job.zone) == ("4 rerun_job preemption", "us-central1-b")
+    assert (worker(state).wasted, worker(state).vm_since) == (3, None)
     assert state.job.placement.next_at == at(30) + 2 * RETRY_MIN
 
 
 def test_exit_while_a_young_vm_shuts_down_is_an_early_loss() -> None:
-    state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1, early_losses_in_zone=1))
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=1))
     event = exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING, seconds=30)
     decision, state = judge_and_apply(state, event, at(31))
-    assert (decision, worker(state).early_losses) == ("4 replace_vm vms_lost_early", 2)
+    assert (decision, worker(state).wasted) == ("4 replace_vm vm_stopping", 2)
     assert state.job.placement.next_at == at(31) + RETRY_MIN
 
 
@@ -241,30 +236,30 @@ def test_restart_in_the_same_vm_neither_ends_the_series_nor_makes_the_vm_younger
         seconds=210,
     )
     _, state = judge_and_apply(state, failed, at(210))
-    assert worker(state).early_losses == 1
+    assert worker(state).wasted == 1
     state = report(state, at(220))
     assert worker(state).vm_since == at(200)
-    assert worker(lose(state, at(200) + EARLY_LOSS_AGE_MAX)[1]).early_losses == 0
-    assert worker(lose(state, at(200) + SOON)[1]).early_losses == 2
+    assert worker(lose(state, at(200) + USEFUL_LIFE_MIN)[1]).wasted == 0
+    assert worker(lose(state, at(200) + SOON)[1]).wasted == 2
 
 
 def test_rerun_keeps_the_age_of_the_vm() -> None:
-    state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1))
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=1))
     _, state = judge_and_apply(state, exited(WORKER_0, signal=6, seconds=20), at(20))
-    assert (state.job.attempt, worker(state).vm_since, worker(state).early_losses) == (2, at(0), 1)
+    assert (state.job.attempt, worker(state).vm_since, worker(state).wasted) == (2, at(0), 1)
 
 
 @pytest.mark.parametrize(
-    ("age", "losses", "pause"), [(SOON, 2, RETRY_MIN), (EARLY_LOSS_AGE_MAX, 0, None)]
+    ("age", "losses", "pause"), [(SOON, 2, RETRY_MIN), (USEFUL_LIFE_MIN, 0, None)]
 )
 def test_early_loss_with_restart_job_on_worker_restart_reruns_the_job_after_a_pause(
     age: timedelta, losses: int, pause: timedelta | None
 ) -> None:
     job = a_job(plan=a_plan(restart_job_on_worker_restart=True))
-    state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1), job=job)
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=1), job=job)
     decision, state = lose(state, at(0) + age)
     assert decision.startswith("4 rerun_job")
-    assert worker(state).early_losses == losses
+    assert worker(state).wasted == losses
     assert state.job.placement.next_at == (at(0) + age + pause if pause else None)
 
 
@@ -272,17 +267,84 @@ def test_rerun_by_an_early_loss_during_a_pause_keeps_the_pause() -> None:
     job = a_job(
         plan=a_plan(restart_job_on_worker_restart=True), placement=Placement(next_at=at(500))
     )
-    state = lose(a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1), job=job), at(30))[1]
+    state = lose(a_state(a_replica(WORKER_0, vm_since=at(0), wasted=1), job=job), at(30))[1]
     assert (state.job.attempt, state.job.placement.next_at) == (2, at(500))
 
 
-def test_silent_agent_neither_counts_nor_ends_the_series() -> None:
-    state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1))
-    assert worker(lose(state, at(900), LossCause.AGENT_SILENT)[1]).early_losses == 1
+@pytest.mark.parametrize(("age", "wasted"), [(SOON, 2), (USEFUL_LIFE_MIN, 0)])
+@pytest.mark.parametrize("cause", [LossCause.AGENT_SILENT, LossCause.GONE, LossCause.PREEMPTION])
+def test_any_end_of_a_vm_counts_by_the_age_of_the_vm(
+    cause: LossCause, age: timedelta, wasted: int
+) -> None:
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=1))
+    assert worker(lose(state, at(0) + age, cause)[1]).wasted == wasted
+
+
+def test_startup_timeout_counts_three_and_only_the_second_one_moves_the_gang() -> None:
+    decision, state = lose(nothing_up(), at(1200), LossCause.STARTUP_TIMEOUT)
+    assert (decision, worker(state).wasted) == ("4 replace_vm startup_timeout", 3)
+    assert state.job.placement.next_at == at(1200) + 2 * RETRY_MIN
+    decision, state = lose(state, at(3000), LossCause.STARTUP_TIMEOUT)
+    assert (decision, worker(state).wasted) == ("4 continue_provisioning startup_timeout", 6)
+
+
+def fail_setup(state: State, now: datetime) -> tuple[str, State]:
+    """Let the set-up of worker 0's VM fail."""
+    replica = worker(state)
+    failed = exited(
+        WORKER_0,
+        cause=ExitCause.SETUP,
+        tail="the registry answers 503",
+        incarnation=replica.incarnation,
+        vm_generation=replica.vm_generation,
+    )
+    return judge_and_apply(state, replace(failed, at=now), now)
+
+
+def test_setup_has_three_tries_with_pauses_that_outlast_an_outage_of_an_hour() -> None:
+    state, now, decisions = nothing_up(), at(100), []
+    while not state.job.state.is_terminal:
+        decision, state = fail_setup(state, now)
+        decisions.append(decision)
+        now = state.job.placement.next_at or now
+    assert decisions == ["4 replace_vm setup_failed"] * 2 + ["4 fail_job internal_budget_spent"]
+    assert now - at(100) > timedelta(hours=1)
+    assert (
+        state.job.error_message
+        == "Internal error occurred for the current attempt: worker 0 could not be set up: the"
+        " registry answers 503"
+    )
+
+
+def test_setups_that_fail_on_vms_that_lived_end_the_job_too() -> None:
+    """What a program wrote cannot be saved at its end, whatever VM it ran on."""
+    state = a_state(a_replica(WORKER_0, vm_since=at(0), wasted=20))
+    assert fail_setup(state, at(36_000))[0] == "4 fail_job internal_budget_spent"
+
+
+def test_longer_pause_of_another_replica_is_not_cut_short() -> None:
+    _, state = fail_setup(nothing_up(), at(100))
+    replicas = [
+        replace(replica, wasted=10) if replica.replica_id == WORKER_0 else replica
+        for replica in state.replicas
+    ]
+    _, state = fail_setup(replace(state, replicas=tuple(replicas)), at(110))
+    assert state.job.placement.next_at == at(110) + timedelta(hours=1)
+
+
+def test_reboot_soon_after_the_start_replaces_the_vm_and_a_later_one_does_not() -> None:
+    for age, expected in (
+        (SOON, ("4 replace_vm vm_restarted", 2)),
+        (USEFUL_LIFE_MIN, ("4 restart_replica vm_restarted", 1)),
+    ):
+        state = a_state(a_replica(WORKER_0, vm_since=at(-9000), ready_at=at(0), wasted=1))
+        reboot = replace(exited(WORKER_0, cause=ExitCause.VM_RESTARTED), at=at(0) + age)
+        decision, state = judge_and_apply(state, reboot, reboot.at)
+        assert (decision, worker(state).wasted) == expected
 
 
 def test_last_early_loss_ends_the_job_and_the_one_before_does_not() -> None:
-    for losses, ends in ((EARLY_LOSSES_MAX - 2, False), (EARLY_LOSSES_MAX - 1, True)):
-        replica = a_replica(WORKER_0, ReplicaState.WAITING, early_losses=losses)
+    for losses, ends in ((WASTED_MAX - 2, False), (WASTED_MAX - 1, True)):
+        replica = a_replica(WORKER_0, ReplicaState.WAITING, wasted=losses)
         decision = judge(a_state(replica, job=PREPARING), lost(WORKER_0), at(100))
         assert isinstance(decision.action, FailJob) is ends
