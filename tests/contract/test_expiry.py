@@ -23,7 +23,9 @@ from trainmaster.ports import Rejection
 
 @pytest.fixture
 def world(client: Client) -> World:
-    world = World(store=FirestoreStore(client))  # type: ignore[arg-type]  # another store
+    """A world whose replicas are judged each alone, so that a crash is a rerun."""
+    store: Any = FirestoreStore(client)
+    world = World(store=store, is_independent=True)
     world.start_running()
     world.deliver()
     return world

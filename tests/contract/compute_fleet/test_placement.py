@@ -14,10 +14,11 @@ from tests.integration.compute.emulator import PROJECT, ZONE
 from tests.support.jobs import START, WORKER_0, a_replica, a_state, change_plan
 from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.core.model.job import Job, LeftZone, Placement
+from trainmaster.core.model.job import Job, JobState, LeftZone, Placement
 from trainmaster.core.model.plan import Candidate, Option
 from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.round import Round
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import RefusedError
@@ -131,7 +132,10 @@ def test_vms_of_a_candidate_have_its_subnetwork_machine_and_pricing(
     job: Job, candidate: int, region: str, machine: str, model: str, reserved: bool
 ) -> None:
     job = with_alternatives(job)
-    job = replace(job, placement=Placement(candidate, left=()))
+    held = Round(is_held=True, ordered_at=START)
+    job = replace(
+        job, state=JobState.PREPARING, round=held, placement=Placement(candidate, left=())
+    )
     steps = plan(a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=job), (), START).steps
     (create,) = [step for step in steps if isinstance(step, Create)]
     subnetwork = "projects/p/regions/{region}/subnetworks/workers-{region}"

@@ -15,6 +15,7 @@ from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.learning_curve import points_max
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
 from trainmaster.core.rules.judge import judge
@@ -33,14 +34,10 @@ def test_empty_store_returns_nothing(store: Store) -> None:
 
 
 def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
-    job = submit(
-        store,
-        replace(
-            a_job(JobState.QUEUED),
-            created_at=START.replace(microsecond=123457),
-            labels=(Label("a", "b"),),
-        ),
-    )
+    created_at = START.replace(microsecond=123457)
+    held = Round(is_held=True, ordered_at=created_at)
+    new = a_job(JobState.QUEUED, created_at=created_at, round=held, labels=(Label("a", "b"),))
+    job = submit(store, new)
     loaded = must(store.load_attempt("digits_1"))
     assert loaded.state.job == job
     assert loaded.state.replicas == tuple(

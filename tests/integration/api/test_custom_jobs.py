@@ -123,6 +123,9 @@ def test_failed_custom_job_has_error_code_by_cause(
         world.deliver()
         if world.has_ended:
             break
+        world.wait(4000)  # longer than the pauses between tries
+        world.sweep()
+        world.deliver()
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_FAILED"
     assert ended["error"]["code"] == code  # type: ignore[index]

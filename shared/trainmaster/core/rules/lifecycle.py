@@ -40,7 +40,7 @@ def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
     """Accept the job unless its id is used. The same submission delivered twice is one job."""
     if state is None:
         job = event.job
-        if job.plan.is_synchronous:
+        if job.plan.is_synchronous and job.tuning is None:
             job = replace(job, round=Round(is_held=True, ordered_at=job.created_at))
         return Decision(
             Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(job)
