@@ -37,7 +37,7 @@ from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import internal_requests, push, topics
-from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, ZonesUnreachableError
+from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, reached
 from trainmaster.ports.metrics import MetricReader
 
 
@@ -187,10 +187,7 @@ class World:
         """Let agents report the held round that they have read, but for the first one of the job:
         tests start its members.
         """
-        try:
-            vms = {vm.name: vm for vm in self.vms}
-        except ZonesUnreachableError:
-            return
+        vms = {vm.name: vm for vm in self.vms}
         for replica in self.replicas if vms and self.store.load(self.job_id) else ():
             vm = vms.get(vm_name(self.job_id, replica.replica_id))
             is_held = (
@@ -272,9 +269,16 @@ class World:
             fields |= {"ended": ended} if is_older else {}
         self._handle(AGENT_TOPICS[kind], json.dumps(fields).encode())
 
+    def send_about(self, vm: Vm, kind: str, **more: object) -> None:
+        """Deliver a message of the agent on this VM, which no longer need exist."""
+        self._handle(AGENT_TOPICS[kind], json.dumps({**self._fields_of(vm), **more}).encode())
+
     def message_fields(self, replica_id: ReplicaId) -> dict[str, object]:
         """Return the fields that every message of the replica's agent has."""
-        vm = self.vm(replica_id)
+        return self._fields_of(self.vm(replica_id))
+
+    def _fields_of(self, vm: Vm) -> dict[str, object]:
+        replica_id = vm.replica_id
         assert vm.directive is not None
         return {
             "version": 1,
@@ -340,7 +344,8 @@ class World:
 
     @property
     def vms(self) -> tuple[Vm, ...]:
-        return self.fleet.list_vms(self.job_id)
+        """The VMs in zones that Google can reach."""
+        return reached(lambda: self.fleet.list_vms(self.job_id))[0]
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:

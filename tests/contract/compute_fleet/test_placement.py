@@ -14,7 +14,7 @@ from tests.integration.compute.emulator import PROJECT, ZONE
 from tests.support.jobs import START, WORKER_0, a_replica, a_state, change_plan
 from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.core.model.job import Job, Placement
+from trainmaster.core.model.job import Job, LeftZone, Placement
 from trainmaster.core.model.plan import Candidate, Option
 from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica import ReplicaState
@@ -79,7 +79,9 @@ def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, jo
         assert compute.fleet.create(job, a_create(job, zone=zone), metadata()) == Created()
     for vm in compute.fleet.list_vms(job.job_id):
         gone(compute.fleet, vm)
-    moved = replace(job, placement=replace(job.placement, left=(OTHER_ZONE,)))
+    moved = replace(
+        job, placement=replace(job.placement, left=(LeftZone(OTHER_ZONE, may_run=True),))
+    )
     eventually(lambda: compute.fleet.release(moved))
     region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
     assert compute.emulator.call(region)["items"] == []
@@ -115,7 +117,7 @@ def with_alternatives(job: Job) -> Job:
     zones = (ZONE, "us-east1-b", "us-west1-a")
     candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
     changed = change_plan(job.plan, zones=zones, options=options, candidates=candidates)
-    return replace(job, plan=changed, placement=Placement(1, left=(ZONE,)))
+    return replace(job, plan=changed, placement=Placement(1, left=(LeftZone(ZONE, may_run=True),)))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_policies_of_all_visited_candidates_are_deleted_and_no_others_are_touche
     )
     for vm in compute.fleet.list_vms(job.job_id):
         gone(compute.fleet, vm)
-    back = replace(job, placement=Placement(0, left=("us-east1-b",)))
+    back = replace(job, placement=Placement(0, left=(LeftZone("us-east1-b", may_run=True),)))
     assert compute.fleet.release(back)
     region = f"/compute/v1/projects/{PROJECT}/regions/us-east1/resourcePolicies"
     assert compute.emulator.call(region)["items"] == []

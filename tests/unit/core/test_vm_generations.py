@@ -13,7 +13,7 @@ from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, Re
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, VmLost, VmReady, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -81,7 +81,7 @@ def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() ->
     )
     assert (moved.job.zones_used, moved.job.placement.left) == (
         ("us-central1-b", "us-central1-a"),
-        ("us-central1-a",),
+        (LeftZone("us-central1-a", may_run=True),),
     )
 
 

@@ -139,6 +139,13 @@ class ReplicaExited(_ReplicaEvent):
         return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
 
     @property
+    def reads(self) -> Reads:
+        """An exit 0 may be success for the next attempt, too."""
+        return Reads(
+            self.subject.replica_id, self.subject.attempt, of_current_attempt=self.succeeded
+        )
+
+    @property
     def succeeded(self) -> bool:
         return self.cause is ExitCause.PROCESS and self.exit_status == 0
 

@@ -58,6 +58,15 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftZone:
+    """A zone that the gang was requested in before, and that may still have VMs."""
+
+    zone: str
+    may_run: bool
+    """Whether programs may still run there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where the gang is requested."""
 
@@ -95,8 +104,8 @@ class Placement:
 
     None: no pass has begun since the gang ran, and all but the current one are left.
     """
-    left: tuple[str, ...] = ()
-    """Zones that the gang was requested in before this one, and that may still have VMs."""
+    left: tuple[LeftZone, ...] = ()
+    """Zones that the gang was requested in before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,7 @@ class Job:
     @property
     def zones_used(self) -> tuple[str, ...]:
         """Zones in which the job may have VMs, the current one first."""
-        return (self.zone, *(zone for zone in self.placement.left if zone != self.zone))
+        return (self.zone, *(left.zone for left in self.placement.left if left.zone != self.zone))
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

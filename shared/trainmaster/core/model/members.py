@@ -55,6 +55,25 @@ def may_run(job: Job, replica: Replica) -> bool:
     return replica.instance_id is not None and not is_held(job, replica.replica_id)
 
 
+def has_run(job: Job, replica: Replica) -> bool:
+    """Whether the replica's program may have run in this attempt."""
+    if is_member(job.plan, replica.replica_id):
+        return job.round.number > 1 or not job.round.is_held
+    return replica.ever_ready
+
+
+def may_run_where_requested(state: State) -> bool:
+    """Whether a program may run in the zone that the gang is requested in now: a VM there is known,
+    and a round of a synchronous job has begun. `state` holds the whole attempt.
+    """
+    job = state.job
+    has_begun = not job.plan.is_synchronous or job.round.began_at is not None
+    return has_begun and any(
+        replica.instance_id is not None and replica.state is not ReplicaState.COMPLETED
+        for replica in state.replicas
+    )
+
+
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
     """Whether a round may begin without these members: an elastic job has the primary and enough
     others left.

@@ -20,7 +20,13 @@ from trainmaster.core.events import (
     VmNoticed,
 )
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
+from trainmaster.core.model.members import (
+    can_spare,
+    channel_members,
+    has_run,
+    is_held,
+    joining_members,
+)
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import SaveCause, Saving
@@ -189,16 +195,19 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
-    """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did
-    not.
+    """End the job if its primary exited 0 in any round and on any VM of this attempt, or of the one
+    before, unless it has run in this one; None: it did not.
     """
     job = state.job
     subject = event.subject
     replica = state.find(job.attempt, subject.replica_id)
-    is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)
-    if replica is None or not event.succeeded or not is_primary:
+    if replica is None or not event.succeeded or subject.replica_id != job.plan.primary:
         return None
-    is_of_last = (subject.vm_generation, subject.incarnation) == (
+    is_of_attempt = subject.attempt == job.attempt
+    is_of_one_before = subject.attempt == job.attempt - 1
+    if not is_of_attempt and not (is_of_one_before and not has_run(job, replica)):
+        return None
+    is_of_last = is_of_attempt and (subject.vm_generation, subject.incarnation) == (
         replica.vm_generation,
         replica.incarnation,
     )

@@ -31,9 +31,9 @@ JOB_EDGES: Final = {
 
 REPLICA_EDGES: Final = {
     (R.WAITING, R.RUNNING): "the agent reported it ready",
-    (R.WAITING, R.RESTARTING): "it exited before its vm-ready was delivered",
+    (R.WAITING, R.RESTARTING): "it could not be set up, and the policy restarts it",
     (R.WAITING, R.REPLACING): "its VM was lost before the agent reported",
-    (R.WAITING, R.COMPLETED): "it exited 0 before its vm-ready was delivered",
+    (R.WAITING, R.COMPLETED): "it exited 0 in the attempt before, or the job may run without it",
     (R.RUNNING, R.RUNNING): "a member is ready for the next round",
     (R.RUNNING, R.RESTARTING): "non-zero exit: the next incarnation starts in the same VM",
     (R.RUNNING, R.REPLACING): "its VM is lost, or about to be",

@@ -26,7 +26,7 @@ from trainmaster.core.actions import (
     SucceedJob,
 )
 from trainmaster.core.model.floor import NO_VM
-from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
 from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -155,11 +155,24 @@ def _first_placement(job: Job, action: BeginPreparing) -> Placement:
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
-    """Return the placement in this zone. The zone that the gang leaves may still have VMs."""
+    """Return the placement in this zone.
+
+    The zone that the gang leaves may still have VMs, and run programs, unless no round has begun.
+    """
     if zone_index == job.placement.zone_index:
         return job.placement
-    left = tuple(zone for zone in job.zones_used if zone != job.plan.where.zones[zone_index])
+    may_run = not job.plan.is_synchronous or job.round.began_at is not None
+    zone = job.plan.where.zones[zone_index]
+    known = (LeftZone(job.zone, may_run=may_run), *job.placement.left)
+    left = tuple(left for left in known if left.zone != zone)
     return replace(job.placement, zone_index=zone_index, left=left)
+
+
+def _nothing_older_runs(placement: Placement) -> Placement:
+    """Return the placement once all members of a round are ready: no program of an earlier round
+    runs anywhere.
+    """
+    return replace(placement, left=tuple(replace(left, may_run=False) for left in placement.left))
 
 
 def _change_round(
@@ -248,7 +261,8 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         if action.charge is not Budget.FREE:
             decider = charged(job, find_replica(state, action.replica), action, now)
             replicas = (with_next_version(decider),)
-    return Change(replace(job, round=begun, version=job.version + 1), replicas, PROVISION)
+    begun_job = replace(job, round=begun, placement=_nothing_older_runs(job.placement))
+    return Change(replace(begun_job, version=job.version + 1), replicas, PROVISION)
 
 
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:

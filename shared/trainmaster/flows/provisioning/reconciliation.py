@@ -35,10 +35,16 @@ from functools import partial
 from typing import Final
 
 from trainmaster.core.events import AllReady, End, ProvisioningStarted
-from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.members import is_ready, is_start_missed, members
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.members import (
+    is_ready,
+    is_start_missed,
+    may_run,
+    may_run_where_requested,
+    members,
+)
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm import DirectiveAction, Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Direct,
@@ -248,16 +254,20 @@ class _Delivery:
         if delete_newer(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
-        is_left_zone_visible = not set(unreachable) - {job.zone}
-        steps = plan(state, vms, now, self.inserts.created, may_start=is_left_zone_visible)
-        if self._goes_on(loaded, steps, unreachable, refusal):
-            return _Next.ROUND
+        hidden = [
+            left.zone for left in job.placement.left if left.may_run and left.zone in unreachable
+        ]
+        steps = plan(state, vms, now, self.inserts.created, may_start=not hidden)
         if job.zone in unreachable:
+            if not may_run_where_requested(state) and record_unreachable_zone(
+                steps, job, refusal, self.deps
+            ):
+                self.loaded = None
+                return _Next.ROUND
             steps = steps.without_missing()
-            if job.started_at is not None:
-                record_out_of_reach(
-                    job.job_id, refusal or f"Google cannot reach {job.zone}", self.deps
-                )
+        elif not hidden and self._begin_round(loaded, steps):
+            return _Next.ROUND
+        self._explain_wait(state, steps, vms, unreachable, hidden, refusal)
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.queued_vms:
             record_queued_vms(steps.queued_vms, job, self.deps)
@@ -285,15 +295,32 @@ class _Delivery:
             )
         return self._progress(steps, loaded) if steps.steps else _Next.ROUND
 
-    def _goes_on(
-        self, loaded: Loaded, steps: Steps, unreachable: Sequence[str], refusal: str
-    ) -> bool:
-        """Begin a held round, or go on to the next zone. False: neither is possible."""
-        job = loaded.state.job
-        if not unreachable:
-            return self._begin_round(loaded, steps)
-        is_next_zone_tried = job.zone in unreachable and job.started_at is None
-        return is_next_zone_tried and record_unreachable_zone(steps, job, refusal, self.deps)
+    def _explain_wait(
+        self,
+        state: State,
+        steps: Steps,
+        vms: Sequence[Vm],
+        unreachable: Sequence[str],
+        hidden: Sequence[str],
+        refusal: str,
+    ) -> None:
+        """Record that the job waits for zones that cannot be reached, if it does."""
+        job = state.job
+        if job.zone in unreachable and may_run_where_requested(state):
+            problem = refusal or f"Google cannot reach {job.zone}"
+            record_out_of_reach(job.job_id, problem, self.deps)
+        held = {
+            vm.replica_id
+            for vm in vms
+            if vm.directive and vm.directive.action is DirectiveAction.HOLD
+        }
+        is_start_awaited = steps.readiness is Readiness.READY or any(
+            may_run(job, replica) and replica.replica_id in held for replica in state.replicas
+        )
+        if hidden and is_start_awaited and not job.state.is_terminal:
+            zones = " and ".join(hidden)
+            where = f"{zones}, where programs of this job may still run, so no other one starts"
+            record_out_of_reach(job.job_id, refusal or f"Google cannot reach {where}", self.deps)
 
     def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
         """Execute the steps, or wait for VMs."""
