@@ -47,6 +47,8 @@ RERUNS_MAX: Final = 3
 HELD_S: Final = 600.0
 NOTICE_S: Final = 25.0
 """From the notice that a VM goes, until it is given up: the shortest such time."""
+NOTICED_S: Final = 5.0
+"""Longest time from the notice that a VM goes until its agent knows."""
 ASKED_AGAIN_S: Final = 660.0
 """How long a program that saves may have been asked for an earlier notice."""
 FIRST: Final = (1, 1)
@@ -132,7 +134,8 @@ class Examiner:
             (
                 at_s + NOTICE_S
                 for at_s, _, kind in self._job.faults
-                if kind in ANNOUNCED and at_s > now_s - ASKED_AGAIN_S
+                if kind in ANNOUNCED
+                and at_s > max(program.started_s - NOTICED_S, now_s - ASKED_AGAIN_S)
             ),
             default=math.inf,
         )

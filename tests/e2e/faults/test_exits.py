@@ -101,8 +101,10 @@ def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -
 
 
 @HEAVY
-def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
-    job_id = submit_with_action(lab, "SIGSEGV")
+def test_segmentation_fault_of_a_replica_that_is_judged_alone_reruns_the_job_three_times(
+    lab: Lab,
+) -> None:
+    job_id = submit_with_action(lab, "SIGSEGV", trainmaster={"independentReplicas": True})
     state = wait_for_failure(lab, job_id, 60)
     assert (incarnations(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (
         4,
