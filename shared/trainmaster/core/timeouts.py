@@ -105,9 +105,10 @@ an outage of an hour of what the set-up downloads. Most outages end within the f
 
 # Rule 7: rounds
 
-MISSING_VM_MAX: Final = timedelta(minutes=2)
-"""How long a held round of an elastic job waits for a VM that Google does not refuse: two more
-restarts of the others cost about as much.
+MISSING_VM_MAX: Final = timedelta(minutes=5)
+"""How long a held round of an elastic job waits for a VM that boots, and for one that Google
+neither creates nor refuses: machines with GPUs need minutes, and a round without the VM is followed
+by two more restarts of the others.
 """
 
 GROWTH_MIN: Final = timedelta(minutes=10)

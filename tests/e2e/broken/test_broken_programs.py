@@ -18,10 +18,10 @@ HEAVY = pytest.mark.heavy(
     quick="`unit/core/rules/test_remedies.py`, `unit/presentation/test_remedies.py`,"
     " `e2e/broken/test_broken_programs.py`",
 )
-QUICK = ("missing_file", "wrong_argument", "wrong_file_name")
-"""One of each way: a traceback, a last line, and a refusal."""
+QUICK = ("missing_file", "wrong_file_name")
+"""One of each way: an error of the program, and a refusal."""
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def stories() -> list[object]:
@@ -35,7 +35,7 @@ def stories() -> list[object]:
 def test_one_command_shows_the_cause(program: BrokenProgram, lab: Lab, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = str(ROOT / ".venv" / "bin" / "trainmaster")
-        return lab.stack.run(command, *arguments, home=tmp_path, timeout_s=240)
+        return lab.stack.run(command, *arguments, home=tmp_path, timeout_s=800)
 
     seen = walk(program, f"{program.name}_{uuid.uuid4().hex[:8]}", run, tmp_path)
     assert seen.missing == (), seen.output

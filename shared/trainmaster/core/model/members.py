@@ -120,6 +120,17 @@ def can_spare(state: State, replica_id: ReplicaId) -> bool:
     return goes_on(state, {*state.job.round.without, replica_id})
 
 
+def is_refused(job: Job) -> bool:
+    """Whether VMs were refused since the held round was ordered, or while they may not be requested
+    yet.
+
+    A move to another zone, where they are requested at once, ends that.
+    """
+    next_at = job.placement.next_at
+    ordered_at = job.round.ordered_at
+    return next_at is not None and ordered_at is not None and next_at > ordered_at
+
+
 def goes_on(state: State, missing: Collection[ReplicaId] | None = None) -> bool:
     """Whether the job goes on without these members, by default those that await VMs.
 

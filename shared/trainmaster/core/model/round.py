@@ -78,8 +78,6 @@ class Round:
     """Members that this round or, while it is held, the one before it goes without
     (`Restarts.elastic`). They are held.
     """
-    refused_at: datetime | None = None
-    """While an elastic round is held: when a VM was first refused in that time."""
     grown_at: datetime | None = None
     """When a round last began with a member that the round before it went without."""
     failing: FailureRow | None = None

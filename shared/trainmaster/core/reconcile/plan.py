@@ -18,7 +18,13 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import current_incarnation, goes_on, is_member, may_run
+from trainmaster.core.model.members import (
+    current_incarnation,
+    goes_on,
+    is_member,
+    is_refused,
+    may_run,
+)
 from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
@@ -64,7 +70,7 @@ def plan(
     steps = vm_steps(job, desired, vms, state.replicas, may_start=may_start)
     steps = _with_vanished_vms(steps, state, created)
     steps += find_startup_timeouts(state, vms, now)
-    ready = readiness(state, steps, now)
+    ready = readiness(state, vms, steps, now)
     steps += growth(state, vms, steps, now)
     # A VM that is created now would end itself: the next sweep computes the cost, and decides.
     is_unpaid = job.paid_until is not None and now >= job.paid_until
@@ -152,7 +158,7 @@ def vm_steps(
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
     # The held round begins without the missing members.
-    goes = job.round.refused_at is not None and goes_on(State(job, replicas))
+    goes = job.round.is_held and is_refused(job) and goes_on(State(job, replicas))
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):

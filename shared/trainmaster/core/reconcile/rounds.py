@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import State
@@ -10,6 +10,7 @@ from trainmaster.core.model.members import (
     awaited_for_start,
     goes_on,
     is_ready,
+    is_refused,
     joining_members,
     members,
 )
@@ -17,7 +18,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import SaveCause, Saving
 from trainmaster.core.model.saving import SaveOnNotice
-from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.reconcile.steps import (
     Await,
     Create,
@@ -82,10 +83,10 @@ def _has_awaited(joining: Iterable[Replica], saving: Saving) -> bool:
     return any(member.ready_at is not None and member.ready_at <= saving.at for member in joining)
 
 
-def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
+def readiness(state: State, vms: Sequence[Vm], steps: Iterable[Step], now: datetime) -> Readiness:
     """Return how far the members of the held round are.
 
-    `state` holds the whole attempt; `steps` are those planned.
+    `state` holds the whole attempt; `vms` are all VMs of the job, and `steps` are those planned.
 
     A step that concerns a VM of a member keeps the round from beginning: the VM is missing, lost,
     or given up and may still run.
@@ -100,7 +101,7 @@ def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
     if not all(member.awaits_vm for member in waiting):
         return Readiness.AWAITED
     missing = {member.replica_id for member in waiting}
-    if missing and not _may_begin_without(state, missing, now):
+    if missing and not _may_begin_without(state, missing, vms, now):
         return Readiness.REPORTED
     ids = {member.replica_id for member in all_members}
     is_clear = all(
@@ -109,9 +110,11 @@ def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
     return Readiness.READY if is_clear else Readiness.AWAITED
 
 
-def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> bool:
+def _may_begin_without(
+    state: State, missing: set[ReplicaId], vms: Sequence[Vm], now: datetime
+) -> bool:
     """Whether the held round of an elastic job need not wait for these members: the last one went
-    without them, or their VMs were refused, or do not report.
+    without them, or their VMs were refused, or do not report. A VM that boots is waited for.
     """
     round_ = state.job.round
     elastic = state.job.plan.restarts.elastic
@@ -119,12 +122,20 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
         return False
     if missing <= set(round_.without):
         return True
-    is_refused = round_.refused_at is not None and now - round_.refused_at >= timedelta(
-        seconds=elastic.after_s
-    )
-    return is_refused or (
-        round_.ordered_at is not None and now - round_.ordered_at >= MISSING_VM_MAX
-    )
+    if any(_boots(state, vm, now) for vm in vms if vm.replica_id in missing):
+        return False
+    waited = now - round_.ordered_at if round_.ordered_at else timedelta()
+    is_refused_for_long = is_refused(state.job) and waited >= timedelta(seconds=elastic.after_s)
+    return is_refused_for_long or waited >= MISSING_VM_MAX
+
+
+def _boots(state: State, vm: Vm, now: datetime) -> bool:
+    """Whether the VM is its replica's next one, and may report soon."""
+    replica = state.find(state.job.attempt, vm.replica_id)
+    is_next = replica is not None and vm.vm_generation == replica.vm_generation
+    is_up = vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
+    is_young = vm.created_at is not None and now - vm.created_at < MISSING_VM_MAX
+    return is_next and is_up and is_young
 
 
 def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:

@@ -63,24 +63,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case BeginRunning():
             return _begin_running(job, action, now)
         case ContinueProvisioning():
-            placement = replace(
-                _placed(job, action.zone_index),
-                round=action.round,
-                since=action.since,
-                next_at=action.next_at,
-                only_optional=action.only_optional,
-                problem=action.problem,
-                blocked_since=action.blocked_since,
-                remaining=action.remaining,
-                floor=action.floor or job.placement.floor,
-            )
-            stopped = (
-                _stopped(job, find_replica(state, action.replacement.replica), now)
-                if action.replacement
-                else _refused(job, now)
-            )
-            provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
-            return Change(provisioned, _request_vms(state, action, now), PROVISION)
+            return _continue_provisioning(state, action, now)
         case StopRound() | SaveRound() | BeginRound():
             return _change_round(state, action, now)
         case RerunJob():
@@ -105,6 +88,26 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _continue_provisioning(state: State, action: ContinueProvisioning, now: datetime) -> Change:
+    job = state.job
+    placement = replace(
+        _placed(job, action.zone_index),
+        round=action.round,
+        since=action.since,
+        next_at=action.next_at,
+        only_optional=action.only_optional,
+        problem=action.problem,
+        blocked_since=action.blocked_since,
+        remaining=action.remaining,
+        floor=action.floor or job.placement.floor,
+    )
+    stopped = job.round
+    if action.replacement:
+        stopped = _stopped(job, find_replica(state, action.replacement.replica), now)
+    provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
+    return Change(provisioned, _request_vms(state, action, now), PROVISION)
 
 
 def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
@@ -209,17 +212,6 @@ def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
     return _following(job, replica.replica_id, now, is_vm_lost=True) if is_stopped else job.round
 
 
-def _refused(job: Job, now: datetime) -> Round:
-    """Return the round after a capacity error.
-
-    A held round of an elastic job may begin without the missing VMs.
-    """
-    is_first = (
-        job.plan.restarts.elastic is not None and job.round.is_held and job.round.refused_at is None
-    )
-    return replace(job.round, refused_at=now) if is_first else job.round
-
-
 def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
     ended = job.round
     is_enough = not is_vm_lost or may_go_without(
@@ -233,7 +225,6 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         stopped_by=stopped_by,
         saving=ended.saving if ended.ends_job else None,
         without=ended.without if is_enough else (),
-        refused_at=None,
     )
 
 
@@ -247,7 +238,6 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         is_held=False,
         began_at=now,
         without=action.without,
-        refused_at=None,
         grown_at=now if has_grown else held.grown_at,
     )
     replicas: tuple[Replica, ...] = ()
