@@ -64,13 +64,14 @@ def advance(world: World) -> None:
     """Advance the newest job by one step; one whose id ends in `bad` fails."""
     for job in world.store.recent_jobs(1):
         world.job_id = job.job_id
-        if job.round.is_held or job.state is JobState.QUEUED:
+        if job.state is JobState.PREPARING:
+            world.report_all_ready()
+            world.deliver()
+        elif job.round.is_held or job.state is JobState.QUEUED:
             world.deliver()
         elif job.state is JobState.RUNNING:
             status = 2 if "bad" in job.spec_json else 0
             world.send("replica-exit", job.plan.primary, cause="process", exit_status=status)
-        elif job.state is JobState.PREPARING:
-            world.report_all_ready()
 
 
 def test_job_file_is_submitted_and_waited_for(running: Running, tmp_path: Path) -> None:

@@ -203,11 +203,11 @@ RANK = """
     import os, signal, sys, time
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
-    print("START", os.environ["RANK"], flush=True)
+    os.write(1, f"START {os.environ['RANK']}\\n".encode())  # whole lines of both ranks
     while not asked:
         time.sleep(0.1)
     time.sleep(1)
-    print("SAVED", os.environ["RANK"], len(asked), flush=True)
+    os.write(1, f"SAVED {os.environ['RANK']} {len(asked)}\\n".encode())
 """
 
 

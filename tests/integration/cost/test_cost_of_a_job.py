@@ -28,5 +28,5 @@ def test_cost_of_a_job_is_exactly_linear_in_its_replicas(
         )
         gang.start()
         gang.end()
-    assert (meter.reads, meter.writes, meter.deletes) == (24 + 13 * size, 12 + 6 * size, 3)
-    assert gang.functions.invocations.total() == 2 + 3 * size
+    assert (meter.reads, meter.writes, meter.deletes) == (34 + 14 * size, 14 + 6 * size, 4)
+    assert gang.functions.invocations.total() == 4 + 3 * size

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -90,8 +90,7 @@ class TwoSlices:
 def two() -> TwoSlices:
     two = TwoSlices()
     assert two.plane.provision(two.job)
-    for replica_id in (FIRST, SECOND):
-        two.report_ready(replica_id)
+    two.begin_round()
     assert two.plane.job(two.job).state is JobState.RUNNING
     return two
 
@@ -107,7 +106,8 @@ def test_slices_are_created_held_and_start_when_both_are_up() -> None:
     )
     two.tpu.settle()
     assert two.plane.provision(two.job)
-    addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
+    assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [(1, HOLD, ())] * 2
+    addresses = two.begin_round()
     assert all(addresses)
     assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [
         (1, RUN, addresses)
@@ -165,8 +165,8 @@ def test_slice_is_held_until_its_peer_gets_capacity(two: TwoSlices) -> None:
     assert two.directive(FIRST) == (2, HOLD, ())
     assert two.plane.store.pending_keys(two.job.job_id), "the sweep retries"
     two.tpu.stockout_zones = set()
-    later = datetime.now(UTC)
-    two.plane.deps = replace(two.plane.deps, clock=lambda: later.replace(year=later.year + 1))
+    later = datetime.now(UTC) + timedelta(minutes=10)  # longer than the pause between requests
+    two.plane.deps = replace(two.plane.deps, clock=lambda: later)
     two.plane.provision(two.job)
     assert two.directives == [(2, HOLD, ())] * 2
     addresses = two.begin_round()
