@@ -522,14 +522,23 @@ class Examiner:
     # The end.
 
     def _examine_success(self) -> None:
-        """F5: the primary, on all its hosts, exited 0 by itself in the last attempt."""
+        """F5: the primary, on all its hosts, exited 0 by itself in the last attempt, or in the one
+        before if it has not run since.
+        """
         assert self.state
         job = self.state.job
         if job.state is not JobState.SUCCEEDED or job.tuning is not None:
             return
         hosts = self._job.plan.group(self._job.primary.task_type).hosts
+        last_attempt = max(
+            program.key[0]
+            for program in self._job.programs.all
+            if program.replica_id == self._job.primary
+        )
+        if last_attempt < job.attempt - 1:
+            self._world.violate("F5 SUCCEEDED by an exit long ago", last_attempt, job.attempt)
         done = Counter(
-            program.key for program in self._done_primaries() if program.key[0] == job.attempt
+            program.key for program in self._done_primaries() if program.key[0] == last_attempt
         )
         if max(done.values(), default=0) < hosts:
             self._world.violate("F5 SUCCEEDED without exit 0 of the primary", dict(done))
