@@ -52,6 +52,8 @@ NOTICED_S: Final = 5.0
 ASKED_AGAIN_S: Final = 660.0
 """How long a program that saves may have been asked for an earlier notice."""
 FIRST: Final = (1, 1)
+REPORT_S: Final = 60.0
+"""How long the report of a program's start may take."""
 NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
 ANNOUNCED: Final = frozenset({"preemption", "maintenance"})
@@ -268,12 +270,17 @@ class Examiner:
             and not before.job.state.is_terminal
             and not after.job.tuning
         )
-        if (
-            has_failed
-            and (culprit := named(after.job.error_message or ""))
-            and entry.decision.rule != 5
-        ):
+        culprit = named(after.job.error_message or "")
+        if has_failed and culprit and not self._is_failed_setup(entry):
             yield Charge("fail", culprit)
+
+    def _is_failed_setup(self, entry: LedgerEntry) -> bool:
+        """Whether a set-up failed, which is no failure of a program: with `disableRetries` the
+        first one ends the job, else the third.
+        """
+        if not isinstance(entry.event, ReplicaExited) or entry.event.cause is not ExitCause.SETUP:
+            return False
+        return any(kind == "setup" for _, _, kind in self._job.faults)
 
     def _count(self, charges: list[Charge]) -> None:
         assert self.state
@@ -335,12 +342,7 @@ class Examiner:
         stalled = [
             program for program in ends if program.cause == STALLED and not program.was_asked
         ]
-        is_unclear = self.round.key == FIRST and "before every member had reported" in text
-        if (
-            own and is_unclear and not faults
-        ):  # an abort, or a peer that reports the end of such a program
-            self._world.notes["a failure before all members had reported was free"] += 1
-        elif (own or stalled) and not faults:
+        if (own or stalled) and not faults:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
         culprit = named(text.partition(" goes on without ")[0])
         guilty = {vm.replica_id for _, vm in faults}
@@ -454,10 +456,11 @@ class Examiner:
         return [f"round {self.round.key}", *causes, *faults]
 
     def _is_stalled(self, charge: Charge, ends: list[Program]) -> bool:
-        """Whether the charge is for a stall of the member, which its agent ended."""
-        return any(
-            program.cause == STALLED and program.replica_id == charge.replica_id for program in ends
-        )
+        """Whether the charge is for a stall of the member, which its agent ended; of any member, if
+        the job pays with a rerun.
+        """
+        stalled = [program.replica_id for program in ends if program.cause == STALLED]
+        return charge.replica_id in stalled or (charge.kind == "rerun" and bool(stalled))
 
     def _programs_of_round(self) -> list[Program]:
         programs = self._job.programs.all
@@ -523,24 +526,23 @@ class Examiner:
 
     def _examine_success(self) -> None:
         """F5: the primary, on all its hosts, exited 0 by itself in the last attempt, or in the one
-        before if it has not run since.
+        before if it had hardly run since: no report of its start may have arrived.
         """
         assert self.state
         job = self.state.job
         if job.state is not JobState.SUCCEEDED or job.tuning is not None:
             return
         hosts = self._job.plan.group(self._job.primary.task_type).hosts
-        last_attempt = max(
-            program.key[0]
+        done = Counter(program.key for program in self._done_primaries())
+        finished = {attempt for (attempt, _), count in done.items() if count >= hosts}
+        has_run_since = any(
+            program.replica_id == self._job.primary
+            and program.key[0] == job.attempt
+            and self._world.now_s - program.started_s > REPORT_S
             for program in self._job.programs.all
-            if program.replica_id == self._job.primary
         )
-        if last_attempt < job.attempt - 1:
-            self._world.violate("F5 SUCCEEDED by an exit long ago", last_attempt, job.attempt)
-        done = Counter(
-            program.key for program in self._done_primaries() if program.key[0] == last_attempt
-        )
-        if max(done.values(), default=0) < hosts:
+        by_the_one_before = job.attempt - 1 in finished and not has_run_since
+        if job.attempt not in finished and not by_the_one_before:
             self._world.violate("F5 SUCCEEDED without exit 0 of the primary", dict(done))
 
     def _done_primaries(self) -> list[Program]:

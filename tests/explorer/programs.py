@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.explorer.causes import DONE, EXITS, IGNORES, OWN, PEER, SAVED, STOPPED, VM
+from tests.explorer.causes import DONE, EXITS, IGNORES, OWN, PEER, SAVED, STALLED, STOPPED, VM
 from tests.explorer.processes import Facts, Process
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
@@ -223,7 +223,9 @@ class Programs:
         """The program exits, unless it has ended before. Its agent sees that."""
         if program.is_alive:
             program.facts = {"cause": "process", **facts}
-            self.end(program, STOPPED if program.process.is_withdrawn else cause, root)
+            # A program that had hung before its agent was told to stop it has not ended by that.
+            is_stopped = program.process.is_withdrawn and cause != STALLED
+            self.end(program, STOPPED if is_stopped else cause, root)
             if self._job.reactions == ("launcher",):
                 self._world.within(LAUNCHER_S, program.process.leave, facts)
             else:
