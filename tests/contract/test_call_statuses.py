@@ -77,3 +77,18 @@ def test_status_means_what_the_table_says(call: Call, emulator: Emulator) -> Non
             make = call.prepare(clouds)
     assert found == parse(MEANINGS)[call.name]
     clouds.clear()
+
+
+@pytest.mark.parametrize("name", ["read a heartbeat", "read a slice's heartbeat"])
+def test_status_that_the_client_library_does_not_know_says_nothing_about_a_vm(
+    name: str, emulator: Emulator
+) -> None:
+    """It has classes for the usual ones only."""
+    (call,) = [call for call in CALLS if call.name == name]
+    clouds = Clouds(emulator)
+    make = call.prepare(clouds)
+    found = {}
+    for status in (408, 410, 422):
+        clouds.fail(call, status)
+        found[status] = outcome(make)
+    assert found == {408: "later", 410: "unknown", 422: "unknown"}

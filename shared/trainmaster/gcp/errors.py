@@ -55,7 +55,8 @@ _TRANSIENT: Final = (
     exceptions.Cancelled,
     exceptions.RetryError,
 )
-_REQUEST_TIMEOUT: Final = 408
+REQUEST_TIMEOUT: Final = 408
+"""The client library has no class of its own for this status."""
 _MISSING_DATABASE: Final = re.compile(r"[Tt]he database .* does not exist")
 _MISSING_INDEX: Final = "requires an index"
 
@@ -84,7 +85,7 @@ def translate(error: exceptions.GoogleAPIError) -> Exception | None:
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later."""
     code = getattr(error, "code", None)
-    return isinstance(error, (*_TRANSIENT, *NO_CONNECTION)) or code == _REQUEST_TIMEOUT
+    return isinstance(error, (*_TRANSIENT, *NO_CONNECTION)) or code == REQUEST_TIMEOUT
 
 
 def is_refusal(error: BaseException) -> bool:

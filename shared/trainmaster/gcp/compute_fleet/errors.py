@@ -22,7 +22,7 @@ from google.cloud import compute_v1
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
-from trainmaster.gcp.errors import google_errors, refused, violates_policy
+from trainmaster.gcp.errors import REQUEST_TIMEOUT, google_errors, refused, violates_policy
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import CreateOutcome, NotCreated
@@ -110,6 +110,7 @@ def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool
     is_transient_status = (
         isinstance(error, _TRANSIENT_STATUSES) and problem.code not in _NAME_EXISTS
     )
+    is_transient_status |= error.code == REQUEST_TIMEOUT
     return is_transient_status or problem.code in (*_RATE_LIMITS, _NOT_READY)
 
 

@@ -162,7 +162,7 @@ class ComputeFleet:
         with compute_errors(f"read {path} of {vm.name}"):
             try:
                 attributes = self._instances.get_guest_attributes(request, **FLEET_READ)
-            except exceptions.ClientError as error:
+            except exceptions.GoogleAPICallError as error:
                 if is_transient(error, problem_of(error)):
                     raise
                 return None

@@ -21,7 +21,7 @@ from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.errors import TemporaryError
-from trainmaster.gcp.errors import google_errors, refused, violates_policy
+from trainmaster.gcp.errors import REQUEST_TIMEOUT, google_errors, refused, violates_policy
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
@@ -92,6 +92,7 @@ def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool
     is_transient_status = isinstance(
         error, (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Conflict)
     )
+    is_transient_status |= error.code == REQUEST_TIMEOUT
     return is_transient_status or problem.code == "ABORTED"
 
 

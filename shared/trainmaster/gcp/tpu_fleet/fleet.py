@@ -195,7 +195,7 @@ class TpuFleet:
         with tpu_errors(f"read {path} of {vm.name}"):
             try:
                 hosts = self._client.get_guest_attributes(request, **FLEET_READ).guest_attributes
-            except exceptions.ClientError as error:
+            except exceptions.GoogleAPICallError as error:
                 if is_transient(error, problem_of(error)):
                     raise
                 return ()
