@@ -1,13 +1,13 @@
-"""The member of a round that is charged for a hang.
+"""The member of a round that is charged for a hang. There are two cases.
 
-Its agent found the hang: if one member hung at a place of its own, that member is charged; else the
-first one in the order of the plan, so that its restarts limit the hangs of the job.
+Agents found the hang (`find_stalled_member`). If exactly one member hung at a place where no other
+one did, it is charged. Otherwise nobody knows who it was, and the first one in the order of the
+plan is charged, always the same, so that its restarts limit the hangs of the job.
 
-Its peers give it away:
-
-A program that hangs reports no end. Its peers wait for it, give up and fail, and the first of them
-would be charged for a failure that it only suffered. If every member but one has failed, and every
-failure may be the loss of a peer, the member that is left is the peer that the others lost.
+Peers show the hang (`find_hung_member`). A program that hangs reports no end. Its peers wait for
+it, give up and fail, and the first of them would be charged for a failure that it only suffered. If
+every member but one has failed, and every failure may be the loss of a peer, the member that is
+left is the peer that the others lost.
 """
 
 from __future__ import annotations
