@@ -42,12 +42,19 @@ FIELDS: Final = frozenset(
     }
 )
 """Top-level fields that a filter may name."""
+SCHEDULED_AT: Final = "x-cloudscheduler-scheduletime"
+"""Source: the header that Cloud Scheduler sends with each call."""
 
 
 def create(call: Call, service: Service) -> Json:
-    document = with_time_in_job_id(
-        parse_document(call.request.body, BODY_NAME), _submission_time(call, service)
-    )
+    document = parse_document(call.request.body, BODY_NAME)
+    scheduled = call.request.headers.get(SCHEDULED_AT, "")
+    return create_from(document, submission_time(scheduled, service), call, service)
+
+
+def create_from(document: Mapping[str, object], at: datetime, call: Call, service: Service) -> Json:
+    """Create the job of a document. `at`: the time for a template of its job id."""
+    document = with_time_in_job_id(document, at)
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
@@ -59,15 +66,13 @@ def create(call: Call, service: Service) -> Json:
     return _view(create_job.create_job(document, legal_id, call, service), service)
 
 
-def _submission_time(call: Call, service: Service) -> datetime:
+def submission_time(sent: str, service: Service) -> datetime:
     """Return the time for a template of a job id.
 
-    It is that of the schedule, if one sends the request: the same for all attempts. Source: the
-    header that Cloud Scheduler sends with each call.
+    It is the one that the caller has sent, if any: the same for all attempts of a request.
     """
-    scheduled = call.request.headers.get("x-cloudscheduler-scheduletime", "")
     try:
-        return datetime.fromisoformat(scheduled).astimezone(UTC)
+        return datetime.fromisoformat(sent).astimezone(UTC)
     except (ValueError, OverflowError):
         return service.now()
 

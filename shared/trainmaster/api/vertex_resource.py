@@ -87,7 +87,11 @@ class VertexResource(ABC):
         return {name: value for name, value in fields.items() if value is not None}
 
     def create(self, call: Call, service: Service) -> Json:
-        sent = self.read_document(parse_document(call.request.body, BODY_NAME))
+        return self.create_from(parse_document(call.request.body, BODY_NAME), call, service)
+
+    def create_from(self, body: Mapping[str, object], call: Call, service: Service) -> Json:
+        """Create the job of a document in the location of the call's address."""
+        sent = self.read_document(body)
         kind = detect_kind(sent)
         # AI_PLATFORM is also the kind of a document that lacks what identifies one.
         if kind not in (self.kind, AI_PLATFORM):

@@ -20,7 +20,12 @@ import typer
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
 from trainmaster.cli.gcloud_flags import apply_flags, parse_list
-from trainmaster.cli.installation import choose_installation, open_store, user_name
+from trainmaster.cli.installation import (
+    choose_installation,
+    open_store,
+    use_installation,
+    user_name,
+)
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
@@ -56,7 +61,7 @@ from trainmaster.wiring.folder_checks import (
     with_chosen_runtime,
 )
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
-from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
+from trainmaster.wiring.installation import BUCKET, REGION, known_variables
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""

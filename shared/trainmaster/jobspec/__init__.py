@@ -21,10 +21,12 @@ differ where they must:
 | message        | YAML, JSON | document, displayName             | all                           |
 | schedule       | YAML, JSON | document, file name; with a time  | all; --submit-as: AI_PLATFORM |
 | console        | YAML, JSON | the form                          | all                           |
-| Python client  | file, dict | document, file name; number (**)  | all; each to its resource     |
-| API            | JSON       | document; number (**)             | that of the URL; no manifests |
+| API: submit    | YAML, JSON | document, file name; number (**)  | all                           |
+| API: create    | JSON       | document; number (**)             | that of the URL; no manifests |
 
 (*) The first one that there is. (**) The API gives a job of Vertex AI a number.
+
+The Python client sends a file, or a mapping as JSON, to `submit`.
 
 Sub-packages:
 
