@@ -14,15 +14,11 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
-from trainmaster.jobspec import (
-    JOB_ID,
-    detect_kind,
-    job_id_of,
-    parse_document,
-    read_labels,
-    with_time_in_job_id,
-)
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
+from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.fields.labels import read_labels
+from trainmaster.jobspec.job_document import job_id_of, with_time_in_job_id
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import etag, service_view
 

@@ -23,23 +23,24 @@ from trainmaster.api.request import BODY_NAME, Call, Service
 from trainmaster.api.training_pipelines import TRAINING_PIPELINES
 from trainmaster.api.tuning_jobs import TUNING_JOBS
 from trainmaster.api.vertex_resource import VertexResource
-from trainmaster.jobspec import (
-    detect_kind,
+from trainmaster.jobspec.job_document import (
+    field_at,
     job_id_of,
-    parse_document,
     read_document,
+    with_default_region,
     with_id_from_file,
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import field_at, with_default_region
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import (
     AI_PLATFORM,
     EXTENSION,
     VERTEX_TUNING,
     DocumentKind,
+    detect_kind,
 )
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 _RESOURCES: Final[Mapping[DocumentKind, VertexResource]] = {
     resource.kind: resource for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES)

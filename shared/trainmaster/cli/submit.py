@@ -32,22 +32,19 @@ from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import (
+    field_at,
+    listed_substitutions,
     read_document,
+    with_default_region,
+    with_field,
     with_id_from_file,
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import (
-    field_at,
-    listed_substitutions,
-    with_default_region,
-    with_field,
-)
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.errors import InvalidJobError, PermanentError
-from trainmaster.jobspec import (
-    InvalidJob,
+from trainmaster.jobspec.job_document import (
     job_file_of,
     read_document,
+    with_default_region,
     with_id_from_file,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import with_default_region
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.wiring.folder_checks import check_folder, refuse_folder, with_chosen_runtime
 from trainmaster.wiring.folders import with_folder
 from trainmaster.wiring.objects import objects

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.jobspec import InvalidJob, accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 SKYPILOT = """
 name: train
