@@ -23,6 +23,7 @@ from trainmaster.jobspec.manifests.roles import (
 )
 from trainmaster.jobspec.manifests.run_policy import UNDER_SPEC, RunPolicy, check_run_policy
 from trainmaster.jobspec.manifests.torch_environment import (
+    OF_ONE_POD,
     ElasticPolicy,
     elastic_variables,
     torch_variables,
@@ -89,6 +90,8 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
     workers = counts.get("Worker", 0)
     extension: dict[str, Any] = {}
     injected = torch_variables(pods, fields.nproc_per_node, "spec.nprocPerNode", findings)
+    if pods == 1:
+        injected |= OF_ONE_POD
     if fields.elastic_policy is not None:
         elastic = findings.read(fields.elastic_policy, "spec.elasticPolicy", ElasticPolicy)
         injected |= elastic_variables(elastic, manifest.name, workers, findings)
