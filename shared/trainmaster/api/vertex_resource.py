@@ -50,6 +50,11 @@ STATUS_FIELDS: Final = (
 )
 
 _CODE_CANCELLED: Final = 1
+_CANCELED: Final = "CANCELED"
+"""Word of Vertex AI for a job that was cancelled, which clients look for in the message.
+
+Source: prefect_gcp/workers/vertex.py.
+"""
 _CODE_INVALID_ARGUMENT: Final = 3
 _CODE_INTERNAL: Final = 13
 """Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
@@ -202,6 +207,8 @@ def _status(job: Job, service: Service) -> Json:
         status["labels"] = {label.key: label.value for label in job.labels}
     if job.error_message:
         message = job.error_message
+        if job.state is JobState.CANCELLED:
+            message = f"{_CANCELED}: {message}"
         if service.log_project:
             message = with_log_link(message, service.log_project, job.job_id)
         status["error"] = {"code": _error_code(job), "message": message}

@@ -46,8 +46,12 @@ _REQUIREMENT: Final = re.compile(
     r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII
 )
 
-_LOCAL_PATH: Final = re.compile(r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))", re.IGNORECASE)
-"""A direct reference without the address of a server."""
+_LOCAL_PATH: Final = re.compile(
+    r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))"
+    r"|^[\w.+-]+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)$",
+    re.IGNORECASE,
+)
+"""A direct reference without the address of a server, or the name of an archive."""
 _CONDA: Final = re.compile(r"[\w.-]+\s*=(?!=)")
 """As `conda list --export` prints it: `numpy=1.26.4=py311h_0`."""
 

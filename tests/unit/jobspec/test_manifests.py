@@ -533,3 +533,41 @@ def test_any_change_of_a_manifest_leads_to_a_job_file_or_to_problems(data: st.Da
         holder[path[-1]] = copy.deepcopy(data.draw(JUNK))
     with contextlib.suppress(InvalidJob):
         accept({**convert(document, "us-central1"), "jobId": "j"}, default_job_id=None)
+
+
+@pytest.mark.parametrize(
+    ("resources", "field", "example"),
+    [
+        ({"limits": {"cpu": "4k", "memory": "16gb"}}, "limits.memory", "16Gi"),
+        ({"limits": {"memory": "32 GB"}}, "limits.memory", "32Gi"),
+        ({"requests": {"memory": "512mib"}}, "requests.memory", "512Mi"),
+        ({"requests": {"cpu": "four"}}, "requests.cpu", "4"),
+        ({"limits": {"nvidia.com/gpu": "one"}}, "limits.nvidia.com/gpu", "16Gi"),
+        ({"limits": {"ephemeral-storage": "1 terabyte"}}, "limits.ephemeral-storage", "16Gi"),
+    ],
+)
+def test_wrong_quantity_is_one_problem_at_the_field_that_has_it(
+    resources: dict[str, dict[str, str]], field: str, example: str
+) -> None:
+    document = a_pytorch_job()
+    for spec in document["spec"]["pytorchReplicaSpecs"].values():
+        spec["template"]["spec"]["containers"][0]["resources"] = resources
+    with pytest.raises(InvalidJob) as raised:
+        convert(document, "us-central1")
+    for problem in raised.value.problems:
+        assert problem.field.endswith(f".resources.{field}")
+        assert "is not a quantity" in problem.problem
+        assert problem.example == example
+
+
+def test_fields_of_kubernetes_without_meaning_here_are_no_unknown_fields() -> None:
+    document = a_pytorch_job()
+    pod = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod |= {"shareProcessNamespace": True, "hostUsers": False, "overhead": {"cpu": "1"}}
+    listed = convert(document, "us-central1")["trainmaster"]["convertedFrom"]["substitutions"]
+    assert "spec.pytorchReplicaSpecs.Worker.template.spec.shareProcessNamespace" in {
+        item["field"] for item in listed
+    }
+    pod["schedulingGates"] = [{"name": "x"}]
+    with pytest.raises(InvalidJob, match="scheduling_gates"):
+        convert(document, "us-central1")

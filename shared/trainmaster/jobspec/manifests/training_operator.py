@@ -150,11 +150,6 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
             "spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}"
         )
     roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, {"PYTHONUNBUFFERED": "1"}, findings)
-    if counts.get("Worker"):
-        reason = "LightGBM programs read the addresses of the workers from TF_CONFIG here."
-        findings.substitute(
-            "spec.xgbReplicaSpecs.Worker", "WORKER_ADDRS, WORKER_PORT", "TF_CONFIG", reason
-        )
     return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
