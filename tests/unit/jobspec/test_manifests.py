@@ -154,9 +154,13 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     assert variables["PET_RDZV_CONF"] == "last_call_timeout=30"
 
 
-def test_pytorch_job_of_one_pod_asks_for_the_variables_that_the_operator_sets() -> None:
+@pytest.mark.parametrize("kind", ["PyTorchJob", "XGBoostJob"])
+def test_job_of_one_pod_asks_for_the_variables_that_the_operator_sets(kind: str) -> None:
     manifest = a_pytorch_job()
-    del manifest["spec"]["pytorchReplicaSpecs"]["Worker"]
+    specs = manifest["spec"].pop("pytorchReplicaSpecs")
+    del specs["Worker"]
+    manifest["kind"] = kind
+    manifest["spec"]["pytorchReplicaSpecs" if kind == "PyTorchJob" else "xgbReplicaSpecs"] = specs
     document = convert(manifest, "us-central1")
     (pool,) = document["jobSpec"]["workerPoolSpecs"]
     variables = {item["name"]: item["value"] for item in pool["containerSpec"]["env"]}

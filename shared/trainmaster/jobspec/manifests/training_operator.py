@@ -149,8 +149,10 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
         findings.refuse(
             "spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}"
         )
-    roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, {"PYTHONUNBUFFERED": "1"}, findings)
-    return _content(roles, fields.run_policy, sum(counts.values()), findings)
+    pods = sum(counts.values())
+    injected = {"PYTHONUNBUFFERED": "1", **(OF_ONE_POD if pods == 1 else {})}
+    roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, injected, findings)
+    return _content(roles, fields.run_policy, pods, findings)
 
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
