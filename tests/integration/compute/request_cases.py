@@ -30,7 +30,7 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 
 GOLDEN: Final = Path(__file__).parent / "golden"

@@ -22,8 +22,8 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.gcp.addresses import DnsAddresses
-from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.wiring.fleet import agent_files
 

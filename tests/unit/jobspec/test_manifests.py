@@ -21,8 +21,11 @@ from hypothesis import strategies as st
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
 from trainmaster.jobspec.manifests.convert import convert
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 FOLDER: Final = Path(__file__).parent / "manifests"
 MANIFESTS: Final = sorted(path.stem for path in FOLDER.glob("*.yaml"))

@@ -14,8 +14,10 @@ import pytest
 
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
 from trainmaster.agent.program import container_program, environment
-from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields import environment_variables
+from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 T: Final = "trainingInput"
 
