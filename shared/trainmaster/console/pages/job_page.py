@@ -36,7 +36,7 @@ from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
-from trainmaster.jobspec import JOB_ID
+from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
