@@ -116,14 +116,14 @@ def read_filters(args: Mapping[str, list[str]]) -> Filters:
     if start and not _START.fullmatch(start):
         raise PermanentError("start: must be a whole number")
     return Filters(
-        states,
-        last("user"),
-        last("label"),
-        last("q"),
-        after,
-        int(size or SIZE),
-        read_job_order(last("sort"), last("order")),
-        int(start or 0),
+        states=states,
+        user=last("user"),
+        label=last("label"),
+        text=last("q"),
+        after=after,
+        size=int(size or SIZE),
+        order=read_job_order(last("sort"), last("order")),
+        start=int(start or 0),
     )
 
 

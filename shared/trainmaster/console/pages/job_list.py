@@ -92,14 +92,14 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     by_time = filters.order.is_newest_first
     shown = _newest_first(console, filters) if by_time else _sorted(console, filters)
     return JobList(
-        filters,
-        job_rows(console, shown.jobs, shown.measured),
-        shown.next_page,
-        shown.read,
-        shown.stopped_early,
-        shown.counts,
-        console.now,
-        _cost_sum(console, shown.jobs),
+        filters=filters,
+        rows=job_rows(console, shown.jobs, shown.measured),
+        next_page=shown.next_page,
+        read=shown.read,
+        stopped_early=shown.stopped_early,
+        counts=shown.counts,
+        now=console.now,
+        cost=_cost_sum(console, shown.jobs),
     )
 
 
@@ -149,6 +149,7 @@ def _sorted(console: Console, filters: Filters) -> _Shown:
 def _cost_sum(console: Console, jobs: Sequence[Job]) -> CostSum:
     prices = console.cost_sources.prices()
     ran = [job for job in jobs if job.started_at is not None and job.tuning is None]
-    costs = [cost for job in ran if (cost := cost_of(job, console.now, prices)) is not None]
+    all_costs = [cost_of(job, console.now, prices) for job in ran]
+    costs = [cost for cost in all_costs if cost is not None]
     words = money_words(sum(costs, Decimal(0)), currency_of(prices)) if costs else ""
     return CostSum(words, len(costs), len(ran) - len(costs))
