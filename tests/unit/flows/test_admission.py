@@ -9,11 +9,13 @@ from datetime import timedelta
 
 import pytest
 
+from bench.costs import SWEEP_READS
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import PermanentError
 from trainmaster.flows import provision, submit, sweep
@@ -217,6 +219,28 @@ def test_job_whose_request_was_lost_is_read_in_one_sweep_and_then_not_again(queu
     counts = reads_of_a_sweep(world)
     assert counts.reads <= 20, counts.reads_by_call
     assert counts.calls["admission_token"] == 0, "nothing has changed since the last pass"
+
+
+@pytest.mark.parametrize(("running", "waiting"), [(1, 0), (1, 4), (3, 4)])
+def test_sweep_reads_exactly_what_the_table_of_costs_says(running: int, waiting: int) -> None:
+    world = LimitedWorld(limits={"vcpus": 12 * running})
+    job_ids = [f"running_{number}" for number in range(running)]
+    for job_id in job_ids:
+        world.add(job_id)
+    world.deliver()
+    for job_id in job_ids:
+        world.job_id = job_id
+        world.report_all_ready()
+    for number in range(waiting):
+        world.add(f"waiting_{number}")
+    world.deliver()
+    (live,) = world.store.live_pages(waiting=False)
+    while any(needs_reconciliation(job, world.now) for job in live.jobs):
+        world.wait(60)
+    expected = SWEEP_READS["each sweep"] + SWEEP_READS["each sweep, if there are limits"]
+    expected += running * SWEEP_READS["a running job"]
+    expected += waiting * SWEEP_READS["a job that waits for its admission"]
+    assert reads_of_a_sweep(world).reads == expected
 
 
 def test_job_in_the_queue_has_no_request_left(world: LimitedWorld) -> None:
