@@ -62,7 +62,7 @@ class Case:
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
         """Return the requests for the replicas that lost a VM; if none did, for all replicas."""
         job = self.job()
-        steps = vm_steps(job, desired_vms(job, self._replicas(job)), ())
+        steps = vm_steps(job, desired_vms(job, self._replicas(job), START), ())
         return [
             resource(job, step, self.defaults, METADATA)
             for step in steps

@@ -157,6 +157,21 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     assert variables["PET_RDZV_CONF"] == "last_call_timeout=30"
 
 
+@pytest.mark.parametrize("kind", ["PyTorchJob", "XGBoostJob"])
+def test_job_of_one_pod_asks_for_the_variables_that_the_operator_sets(kind: str) -> None:
+    manifest = a_pytorch_job()
+    specs = manifest["spec"].pop("pytorchReplicaSpecs")
+    del specs["Worker"]
+    manifest["kind"] = kind
+    manifest["spec"]["pytorchReplicaSpecs" if kind == "PyTorchJob" else "xgbReplicaSpecs"] = specs
+    document = convert(manifest, "us-central1")
+    (pool,) = document["jobSpec"]["workerPoolSpecs"]
+    variables = {item["name"]: item["value"] for item in pool["containerSpec"]["env"]}
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        assert variables[name] == f"$({name})"
+    accept(document, default_job_id=None)
+
+
 @pytest.mark.parametrize(("has_master", "least"), [(False, 1), (True, 2)])
 def test_elastic_job_with_a_smaller_minimum_goes_on_with_fewer(
     *, has_master: bool, least: int
