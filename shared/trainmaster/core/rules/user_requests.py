@@ -21,7 +21,7 @@ from trainmaster.core.events import (
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Cap
-from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
@@ -58,14 +58,19 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from
     creation until then.
     """
-    limits = job.plan.limits
     if job.started_at is not None:
-        ends_at = job.started_at + timedelta(seconds=limits.max_running_s)
+        ends_at = job.started_at + timedelta(seconds=job.plan.limits.max_running_s)
         return Deadline.RUNNING if now >= ends_at else None
-    if limits.max_wait_s is None:
+    wait_ends_at = end_of_wait(job)
+    return Deadline.WAIT if wait_ends_at is not None and now >= wait_ends_at else None
+
+
+def end_of_wait(job: Job) -> datetime | None:
+    """Return when maxWaitTime ends a job that has not run yet; None: nothing ends its wait."""
+    wait_s = job.plan.limits.max_wait_s
+    if job.started_at is not None or wait_s is None:
         return None
-    ends_at = job.created_at + timedelta(seconds=limits.max_wait_s)
-    return Deadline.WAIT if now >= ends_at else None
+    return job.created_at + timedelta(seconds=wait_s)
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
@@ -97,7 +102,7 @@ def cancel_at_cap(cap: Cap, text: str) -> Decision:
     return Decision(Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", action)
 
 
-def _last_save(job: Job, now: datetime) -> Saving | None:
+def _last_save(job: Job, now: datetime) -> SaveRequest | None:
     """Return the request to save after which the job ends; None: nothing runs, nobody is to be
     asked, or all were asked.
 
@@ -117,7 +122,7 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)
         return replace(saving, why=SaveCause.CAP, until=until, asked=(*saving.asked, *others))
-    return Saving(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
+    return SaveRequest(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
 
 
 def must_check_cost(job: Job, now: datetime) -> bool:
