@@ -28,6 +28,7 @@ from trainmaster.core.events import Event
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.replica import Replica
 from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import agent_messages, google_events, internal_requests
@@ -46,6 +47,7 @@ KINDS: Final[dict[str, Any]] = {
     "orphan": (Orphan, documents.orphan_document),
     "rejection": (Rejection, documents.rejection_document),
     "stockout": (Outcome, documents.outcome_document),
+    "machine_set": (MachineSet, documents.machine_set_document),
 }
 """Name in the corpus → type, and the function that makes its document."""
 

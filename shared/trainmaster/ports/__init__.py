@@ -48,6 +48,7 @@ from trainmaster.ports.store import (
     Store,
 )
 from trainmaster.ports.store_values import (
+    MACHINES,
     AdmissionToken,
     AlreadyRecordedError,
     JobFilter,
@@ -55,7 +56,9 @@ from trainmaster.ports.store_values import (
     Lease,
     LiveJobs,
     Loaded,
+    LoadedSet,
     Orphan,
     PendingEntries,
     Rejection,
+    VmOwner,
 )

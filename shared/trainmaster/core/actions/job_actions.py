@@ -10,6 +10,7 @@ from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.machine_set import Taken
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Saving
 from trainmaster.core.model.tuning import Measurement
@@ -36,6 +37,8 @@ class BeginPreparing:
     """
     next_at: datetime | None = None
     """Earliest time of the first request; None: at once."""
+    taken: Taken | None = None
+    """The kept machines that the job takes. Not stored if it is None."""
     kind: Literal["begin_preparing"] = "begin_preparing"
 
 
@@ -218,6 +221,13 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseMachines:
+    """Let nobody take the machines that the job keeps, so that they are deleted."""
+
+    kind: Literal["release_machines"] = "release_machines"
+
+
+@dataclass(frozen=True, slots=True)
 class CompleteTuning:
     """End a tuning job as SUCCEEDED."""
 
@@ -238,5 +248,6 @@ JobAction = (
     | NoteCost
     | SetLabels
     | DeleteJob
+    | ReleaseMachines
     | CompleteTuning
 )

@@ -13,6 +13,7 @@ from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import End
 from trainmaster.core.model.capacity import Prospect
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.machine_set import ReleaseCause, Taken
 from trainmaster.core.model.replica_id import ReplicaId
 
 CAUSES_MAX: Final = 256
@@ -64,11 +65,19 @@ class ProvisioningStarted(JobEventBase):
     """
     outlook: tuple[Prospect, ...] = ()
     """The prospects of the plan's zones; empty: there is one zone."""
+    taken: Taken | None = None
+    """The kept machines that it takes. Not stored if it is None."""
+    misfit: str | None = None
+    """Why a job that may take machines takes none, as a sentence. Not stored if it is None."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
     def key(self) -> str:
         return "preparing"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=self.taken is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +230,24 @@ class VmsOutOfReach(JobEventBase):
     def key(self) -> str:
         cause = zlib.crc32(re.sub(r"\d+", "", self.problem).encode()) % CAUSES_MAX
         return f"out-of-reach-{self.at:%Y%m%d%H}-{cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachinesReleased(JobEventBase):
+    """The machines that an ended job keeps are needed no longer, or for something else."""
+
+    job_id: str
+    """The holder of the machine set."""
+    tenure: int
+    cause: ReleaseCause
+    at: datetime
+    by: str = ""
+    """Who released them: a user, or the job that needs what they use; empty: nobody."""
+    kind: Literal["machines_released"] = "machines_released"
+
+    @property
+    def key(self) -> str:
+        return f"machines-released-{self.tenure}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
 from trainmaster.core.model.saving import Saving
 from trainmaster.core.model.watching import Watching
 from trainmaster.core.timeouts import (
+    CHAIN_S,
     COST_CHECK_MIN_S,
     COST_CHECK_SHARE,
     COST_RESERVE_S,
@@ -406,6 +407,11 @@ class Plan:
     watching: Watching = field(default_factory=Watching)
     access: Access = field(default_factory=Access)
     origin: Origin = field(default_factory=Origin)
+    keep_s: int | None = None
+    """How long machines are kept after the job's end, in seconds; 0: it only takes kept ones.
+
+    None: it does neither. Not stored if it is None.
+    """
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -443,7 +449,9 @@ class Plan:
         """
         limits = self.limits
         fuse_s = limits.max_running_s + (limits.max_wait_s or 0)
-        return int(min(fuse_s, limits.cap.longest_s if limits.cap else inf)) + FUSE_SLACK_S
+        chain_s = 0 if self.keep_s is None else CHAIN_S
+        longest_s = limits.cap.longest_s if limits.cap else inf
+        return int(min(fuse_s, longest_s)) + FUSE_SLACK_S + chain_s
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             pause_s=pause_s,
             without=others,
             paid_until=int(paid_until.timestamp()) if paid_until else 0,
+            tenure=job.tenure,
         )
         if (
             saving is not None
@@ -78,7 +79,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             )
         desired.append(
             DesiredVm(
-                replica, named(prefix, job.job_id, replica.replica_id), directive, replica.awaits_vm
+                replica, named(prefix, job.set_id, replica.replica_id), directive, replica.awaits_vm
             )
         )
     return tuple(desired)
