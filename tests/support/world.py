@@ -189,7 +189,7 @@ class World:
         """
         vms = {vm.name: vm for vm in self.vms}
         for replica in self.replicas if vms and self.store.load(self.job_id) else ():
-            vm = vms.get(vm_name(self.job_id, replica.replica_id))
+            vm = vms.get(vm_name(self.set_id, replica.replica_id))
             is_held = (
                 vm is not None
                 and vm.directive is not None
@@ -334,7 +334,7 @@ class World:
         return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
     def find_vm(self, replica_id: ReplicaId) -> Vm | None:
-        name = vm_name(self.job_id, replica_id)
+        name = vm_name(self.set_id, replica_id)
         return next((vm for vm in self.vms if vm.name == name), None)
 
     def vm(self, replica_id: ReplicaId) -> Vm:
@@ -345,7 +345,13 @@ class World:
     @property
     def vms(self) -> tuple[Vm, ...]:
         """The VMs in zones that Google can reach."""
-        return reached(lambda: self.fleet.list_vms(self.job_id))[0]
+        return reached(lambda: self.fleet.list_vms(self.set_id))[0]
+
+    @property
+    def set_id(self) -> str:
+        """The id in the names of the job's VMs."""
+        loaded = self.store.load(self.job_id)
+        return loaded.state.job.set_id if loaded else self.job_id
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:

@@ -3,7 +3,10 @@
 They are found, reported, and only then deleted.
 
     the job is live             its own provisioning keeps the desired VMs and deletes all others
-    the job has ended           its own provisioning deletes all VMs: it is requested at once
+    the job has ended           its own provisioning deletes all VMs, unless it keeps them: it is
+                                requested at once
+    the job's set has another   that job's provisioning decides, live or ended
+    holder
     there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again
                                 ──► delete by numeric id
 
@@ -61,21 +64,25 @@ class OrphanTimes:
 
 def handle(
     listed: Iterable[LabelledVm],
-    live_job_ids: Iterable[str],
+    live_set_ids: Iterable[str],
     fleet: Fleet,
     deps: Deps,
     times: OrphanTimes,
     run_all: Callable[[Sequence[Callable[[], None]]], None],
 ) -> None:
-    """Search once among the listed VMs. `live_job_ids` were read after the VMs were listed.
+    """Search once among the listed VMs. `live_set_ids` are the ids in the labels
+    of live jobs' VMs, which were read after the VMs were listed.
 
     `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`.
     """
     now = deps.clock()
-    vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)
+    vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_set_ids, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
-        _log.warning(
-            "%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id}
+        _log.info(
+            "%s VMs of an ended job: requesting their deletion, or the end of the time for which"
+            " they are kept",
+            count,
+            extra={"job_id": job_id},
         )
         request = internal_requests.ProvisionRequest(job_id)
         deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
@@ -100,13 +107,13 @@ def handle(
 
 
 def _find_ownerless(
-    listed: Iterable[LabelledVm], live_job_ids: Iterable[str], store: JobQueries
+    listed: Iterable[LabelledVm], live_set_ids: Iterable[str], store: JobQueries
 ) -> tuple[Counter[str], list[LabelledVm]]:
     """Return how many VMs each ended job still has, and the VMs without a job.
 
     VMs of live jobs are recognized by their label, without a lookup of their own.
     """
-    live_labels = {job_label(job_id) for job_id in live_job_ids}
+    live_labels = {job_label(set_id) for set_id in live_set_ids}
     owners: dict[tuple[str, str], str | None] = {}
     vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []
@@ -131,9 +138,11 @@ def _find_ownerless(
 
 
 def _find_owner(labelled_vm: LabelledVm, store: JobQueries) -> str | None:
-    """Return the id of the job that has both this VM's name and its label."""
-    job_id = store.job_of_vm(labelled_vm.vm.name)
-    return job_id if job_id is not None and job_label(job_id) == labelled_vm.label else None
+    """Return the id of the job that has both this VM's name and its label: of a machine set, its
+    holder.
+    """
+    owner = store.owner_of_vm(labelled_vm.vm.name)
+    return owner.job_id if owner and job_label(owner.set_id) == labelled_vm.label else None
 
 
 def _is_old(labelled_vm: LabelledVm, now: datetime, times: OrphanTimes) -> bool:

@@ -53,7 +53,8 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
         jobs = [job for job in live.jobs if job.zone == zone]
         _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
     _request_reconciliations(visible_jobs, listed, fleet_deps, deps)
-    orphans.handle(listed, live.job_ids, fleet, deps, fleet_deps.orphan_times, run_all)
+    set_ids = {*live.job_ids, *(job.set_id for job in live.jobs)}
+    orphans.handle(listed, set_ids, fleet, deps, fleet_deps.orphan_times, run_all)
 
 
 def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...], str]:
@@ -108,7 +109,7 @@ def _request_reconciliations(
     def compare(job: Job) -> None:
         running = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         changing = deps.store.count_replicas(job.job_id, job.attempt, CHANGING)
-        if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
+        if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.set_id), [])):
             running_by_job[job.job_id] = running
         else:
             differing.append(job.job_id)
