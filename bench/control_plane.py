@@ -103,13 +103,13 @@ class ControlPlane:
         """Handle the deliveries, and the requests that follow from them, until none is left."""
         with ThreadPoolExecutor(self.threads) as pool:
             running: list[Future[None]] = [
-                pool.submit(self._repeat, *delivery) for delivery in deliveries
+                pool.submit(self.deliver, *delivery) for delivery in deliveries
             ]
             while running or self.requests.size or not self.arrivals.empty():
                 while not self.arrivals.empty():
-                    running.append(pool.submit(self._repeat, *self.arrivals.get()))
+                    running.append(pool.submit(self.deliver, *self.arrivals.get()))
                 running.extend(
-                    pool.submit(self._repeat, message.topic, message)
+                    pool.submit(self.deliver, message.topic, message)
                     for message in self.requests.drain()
                 )
                 for future in [future for future in running if future.done()]:
@@ -117,7 +117,8 @@ class ControlPlane:
                     running.remove(future)
                 time.sleep(POLL_S if running else 0)
 
-    def _repeat(self, topic: str, message: Message) -> None:
+    def deliver(self, topic: str, message: Message) -> None:
+        """Handle one delivery, and repeat it until it succeeds. What follows waits for `run`."""
         while True:
             self.invocations[topic] += 1
             try:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from bench.agents import Agents
 from bench.control_plane import THREADS, ControlPlane, Delivery
@@ -68,6 +68,7 @@ class Cost:
     seconds: float
     reads: int
     writes: int
+    deletes: int
     listings: int
     inserts: int
     invocations: int
@@ -76,6 +77,9 @@ class Cost:
 
 class Gang:
     """One job of N replicas, on any store."""
+
+    fields: ClassVar[Mapping[str, object]] = {}
+    """Fields of the job file beside those of `bench.jobs`."""
 
     def __init__(
         self,
@@ -110,7 +114,8 @@ class Gang:
         """How the last program on a VM ended, by instance id."""
         self._ready: set[tuple[str, int, int]] = set()
         """VMs, attempts and incarnations that were reported ready."""
-        self.functions.run([self.functions.submit(JOB, job_spec(size))])
+        self.submission = self.cost_of(self._submit)
+        """What the submission and the requests for VMs cost."""
         self._fleet.on_directive = self._report_later
 
     def cost_of(self, phase: Callable[[], None]) -> Cost:
@@ -130,15 +135,27 @@ class Gang:
             seconds,
             meter.reads,
             meter.writes,
+            meter.deletes,
             calls["listings"],
             calls["inserts"],
             functions.invocations.total(),
             functions.failures,
         )
 
-    def start(self) -> None:
+    def _submit(self) -> None:
+        self.functions.run([self.functions.submit(JOB, {**job_spec(self.size), **self.fields})])
+
+    def reports(self) -> list[Delivery]:
+        """Return the reports of all agents that have something to report."""
         reports = [self._report(vm) for vm in self._vms]
-        self.functions.run([report for report in reports if report is not None])
+        return [report for report in reports if report is not None]
+
+    def exits(self, **fields: object) -> list[Delivery]:
+        """Return the exits of all programs, the chief's first."""
+        return [self._exit(vm, **fields) for vm in self._vms]
+
+    def start(self) -> None:
+        self.functions.run(self.reports())
         self._check_running()
 
     def lose_one(self) -> None:
@@ -155,13 +172,6 @@ class Gang:
     def restart_one(self) -> None:
         """Let the program of the last replica fail. It starts again in its VM."""
         self.functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
-        self._check_running()
-
-    def rerun(self) -> None:
-        chief = next(vm for vm in self._vms if vm.replica_id.task_type is not TaskType.WORKER)
-        self.functions.run([self._exit(chief, signal=11)])
-        if self._job.attempt == 1:
-            raise RuntimeError("the job was not rerun")
         self._check_running()
 
     def end(self) -> None:
@@ -229,3 +239,16 @@ class Gang:
         )
         if not are_running or not are_directed or self._job.round.is_held:
             raise RuntimeError("no replica can continue without a sweep")
+
+
+class RerunGang(Gang):
+    """A job that is rerun as a whole when one of its programs fails."""
+
+    fields: ClassVar[Mapping[str, object]] = {"trainmaster": {"restartJobOnWorkerRestart": True}}
+
+    def rerun(self) -> None:
+        """Let the program of the last replica fail, in a job that is rerun then."""
+        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
+        if self._job.attempt == 1:
+            raise RuntimeError("the job was not rerun")
+        self._check_running()

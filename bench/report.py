@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,14 @@ DATA: Final = ROOT / "docs" / "benchmarks.json"
 PLOTTER: Final = ROOT / "build" / "peers" / "plots" / "bin" / "python"
 OURS: Final = "Trainmaster"
 LARGEST: Final = re.compile(r"^(?P<name>.*) [NJ]=(?P<size>\d+)$")
+
+
+@cache
+def commit_of_the_code() -> str:
+    """Return what `git describe` says of this checkout; empty outside of one."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
+    described = subprocess.run(command, capture_output=True, text=True, check=False)
+    return described.stdout.strip()
 
 
 @dataclass(slots=True)
@@ -39,6 +48,8 @@ class Row:
     loads: list[float] = field(default_factory=list)
     """The machine's load averages at the measurements."""
     on: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
+    commit: str = field(default_factory=commit_of_the_code)
+    """The commit whose code was measured, `COMMIT+` with changes; empty if it was not recorded."""
 
     def cell(self, system: str) -> str:
         """Return the median, the range of several values, and what else happened."""
@@ -47,6 +58,11 @@ class Row:
         if len(values) > 1 and min(values) < max(values):
             words.append(f"({min(values):.3g} to {max(values):.3g})")
         return " ".join([*words, *([self.reasons[system]] if system in self.reasons else [])])
+
+
+def read_rows(data: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of the data file. The oldest ones name no commit."""
+    return [Row(**{"commit": "", **row}) for row in data["rows"]]
 
 
 def table(figures: Figures) -> Iterator[str]:
@@ -95,7 +111,7 @@ def draw(data_file: Path = DATA) -> None:
 def page_part(data_file: Path = DATA) -> str:
     """Return the versions and the table of the page in Markdown."""
     data = json.loads(data_file.read_text(encoding="utf-8"))
-    return "\n".join(_part(data, [Row(**row) for row in data["rows"]]))
+    return "\n".join(_part(data, read_rows(data)))
 
 
 def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
@@ -105,8 +121,8 @@ def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
     systems = list(
         dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))])
     )
-    yield f"| | unit | {' | '.join(systems)} | n | load | on |"
-    yield "| --- " * (len(systems) + 5) + "|"
+    yield f"| | unit | {' | '.join(systems)} | n | load | on | commit |"
+    yield "| --- " * (len(systems) + 6) + "|"
     matches = [LARGEST.match(row.name) for row in rows]
     largest = {match["name"]: int(match["size"]) for match in matches if match is not None}
     for row in rows:
@@ -115,4 +131,5 @@ def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
             count = max(map(len, row.values.values()), default=0)
             load = "" if not row.loads else f"{min(row.loads):g} to {max(row.loads):g}"
             cells = " | ".join(row.cell(system) for system in systems)
-            yield f"| {row.name} | {row.unit} | {cells} | {count} | {load} | {row.on} |"
+            when = f"{row.on} | {row.commit}"
+            yield f"| {row.name} | {row.unit} | {cells} | {count} | {load} | {when} |"

@@ -18,7 +18,6 @@ PLOTS = {
 }
 SIZED = {
     "gang-time": ("time", "replicas", "seconds"),
-    "gang-reads": ("reads per replica", "replicas", "Firestore reads"),
 }
 plt.rcParams |= {
     "svg.hashsalt": "trainmaster",

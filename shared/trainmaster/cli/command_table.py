@@ -75,8 +75,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand]]] = {
             "Submit job files at fixed times, with Cloud Scheduler.", attribute="app"
         ),
         "convert": LazyCommand(
-            "Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit`"
-            " converts manifests itself."
+            "Print the job file that a manifest of Kubeflow or JobSet, or a task of SkyPilot or"
+            " dstack, means. `submit` converts manifests itself."
         ),
         LOCAL: LazyCommand(
             "Run the whole system on this machine: the real functions and programs, on Google's"

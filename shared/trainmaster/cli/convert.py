@@ -1,22 +1,25 @@
-"""`trainmaster convert`: print the job file that a manifest is converted to."""
+"""`trainmaster convert`: print the job file that a manifest, or a task of another tool, means."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from trainmaster.cli.options import OutputFormat, given
-from trainmaster.cli.output import Format, print_json, say
-from trainmaster.cli.submit import read_job
+from trainmaster.cli.output import Format, complain, print_json, say
+from trainmaster.cli.submit import as_yaml, foreign_notes, problems_text
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec.foreign.answer import ForeignFile
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.foreign_files import TITLES
 
 
 def convert(
     manifest: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, metavar="MANIFEST", help="Manifest.")
+        Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Manifest or task.")
     ],
     region: Annotated[
         str | None,
@@ -24,13 +27,18 @@ def convert(
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts
-    manifests itself.
+    """Print the job file that a manifest of Kubeflow or JobSet, or a task of SkyPilot or dstack,
+    means. `submit` converts manifests itself.
     """
-    _, document = read_job(str(manifest), None, region)
+    try:
+        document = read_document(manifest.read_bytes(), manifest.name, region)
+    except ForeignFile as foreign:
+        answer = foreign.answer
+        document = answer.job_file
+        complain(f"converted {TITLES[answer.tool]}.{foreign_notes(answer)}")
+    except InvalidJob as invalid:
+        raise PermanentError(f"{manifest} cannot be read:{problems_text(invalid)}") from None
     if form is Format.JSON:
         print_json(document)
     else:
-        # A job file has no anchors, which the dumper would write for values that occur twice.
-        copy = json.loads(json.dumps(document))
-        say(yaml.safe_dump(copy, sort_keys=False, allow_unicode=True, width=120).rstrip())
+        say(as_yaml(document).rstrip())

@@ -13,36 +13,42 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Final
 
 import typer
+import yaml
 
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
 from trainmaster.cli.gcloud_flags import apply_flags, parse_list
-from trainmaster.cli.installation import choose_installation, open_store, user_name
+from trainmaster.cli.installation import (
+    choose_installation,
+    open_store,
+    use_installation,
+    user_name,
+)
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.foreign.answer import Answer, ForeignFile
+from trainmaster.jobspec.job_document import (
+    field_at,
+    listed_substitutions,
     read_document,
+    with_default_region,
+    with_field,
     with_id_from_file,
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import (
-    field_at,
-    listed_substitutions,
-    with_default_region,
-    with_field,
-)
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
+from trainmaster.jobspec.reading.foreign_files import TITLES
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
@@ -56,7 +62,7 @@ from trainmaster.wiring.folder_checks import (
     with_chosen_runtime,
 )
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
-from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
+from trainmaster.wiring.installation import BUCKET, REGION, known_variables
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
@@ -164,9 +170,33 @@ def read_job(
         document = read_document(source.read_bytes(), source.name, region)
     except FileNotFoundError:
         raise PermanentError(f"there is no file {source}") from None
+    except ForeignFile as foreign:
+        raise PermanentError(foreign_answer(source, foreign.answer)) from None
     except InvalidJob as invalid:
-        raise PermanentError(f"{source} cannot be read:{_problems_text(invalid)}") from None
+        raise PermanentError(f"{source} cannot be read:{problems_text(invalid)}") from None
     return (None if is_file else job), document
+
+
+def foreign_answer(source: Path, answer: Answer) -> str:
+    """Return what the task of another tool means, with its job file and what that leaves out."""
+    job_file = indent(as_yaml(answer.job_file), "  ")
+    return (
+        f"{source} is {TITLES[answer.tool]}, and no job file. It means:\n\n{job_file}\n"
+        f"`trainmaster convert {source} > job.yaml` writes this.{foreign_notes(answer)}"
+    )
+
+
+def foreign_notes(answer: Answer) -> str:
+    """Return how to submit the job file of another tool's task, and what to do besides."""
+    notes = "".join(f"\n  {note.field}: {note.text}" for note in answer.notes)
+    besides = f" What it leaves out:{notes}" if notes else ""
+    return f" Submit it by `{answer.command}`.{besides}"
+
+
+def as_yaml(document: dict[str, Any]) -> str:
+    # A job file has no anchors, which the dumper would write for values that occur twice.
+    copy = json.loads(json.dumps(document))
+    return yaml.safe_dump(copy, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _is_converted(document: dict[str, Any]) -> bool:
@@ -184,12 +214,12 @@ def check_document(document: dict[str, Any], default_job_id: str | None = None) 
         spec = accept(document, default_job_id=default_job_id)
     except InvalidJob as invalid:
         raise PermanentError(
-            f"the job is not valid, and was not submitted:{_problems_text(invalid)}"
+            f"the job is not valid, and was not submitted:{problems_text(invalid)}"
         ) from None
     return spec.job_id or ""
 
 
-def _problems_text(invalid: InvalidJob) -> str:
+def problems_text(invalid: InvalidJob) -> str:
     text = ""
     for problem in invalid.problems:
         end = "" if problem.problem.endswith("?") else "."

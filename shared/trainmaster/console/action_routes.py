@@ -26,7 +26,7 @@ from trainmaster.console.pages.submission import (
 from trainmaster.console.pages.view import View
 from trainmaster.console.rendering import console_of_app, render_page
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.problems import InvalidJob
 
 POLL_SUBMISSION_S: Final = 2
 KEY_BYTES: Final = 16

@@ -17,6 +17,7 @@ from trainmaster.jobspec.reading.document_kinds import (
     TRAINING_INPUT,
     detect_kind,
 )
+from trainmaster.jobspec.reading.foreign_files import tool_of
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.jobspec.reading.read_model import with_lists
 
@@ -36,8 +37,14 @@ def read_document(data: bytes, name: str, region: str | None = None) -> dict[str
 def job_file_of(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
     """Convert a manifest to a job file; a job file stays, except for lists (`with_lists`).
 
-    `region`: that of a manifest that names none. Raises InvalidJob.
+    `region`: that of a manifest that names none. Raises InvalidJob, and ForeignFile for a task of
+    SkyPilot or dstack.
     """
+    tool = tool_of(document)
+    if tool:
+        from trainmaster.jobspec.foreign.answer import ForeignFile, answer_of  # as below
+
+        raise ForeignFile(answer_of(tool, document))
     if not all(name in document for name in MANIFEST_NAMES):
         return with_lists(dict(document))
     from trainmaster.jobspec.manifests.convert import convert  # only manifests need its models

@@ -60,8 +60,9 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
     report.store([Row("loss: time N=1000", "s", {"Trainmaster": [7.0]})], data_file=data_file)
     text = report.page_part(data_file)
     assert "torchrun 2.13.0" in text
-    assert "| | unit | Trainmaster | torchrun | Ray | n | load | on |" in text
-    assert f"| exit: next step | s | 2 (1 to 4) | 3 | ends | 3 | 0.5 to 2 | {exit_.on} |" in text
+    assert "| | unit | Trainmaster | torchrun | Ray | n | load | on | commit |" in text
+    measured = f"{exit_.on} | {exit_.commit}"
+    assert f"| exit: next step | s | 2 (1 to 4) | 3 | ends | 3 | 0.5 to 2 | {measured} |" in text
     assert "| loss: time N=1000 | s | 7 |" in text
     assert "N=1 |" not in text, "of a row with sizes, the page shows the largest"
     rows = json.loads(data_file.read_text())["rows"]

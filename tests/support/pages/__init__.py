@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bench import report
+from bench import costs, report
 from tests.infra import iam_table
 from tests.support.pages import arguments, assumptions, attacks, reasons, runtimes, settings
 
@@ -26,9 +26,11 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "assumptions": assumptions.table,
     "attacks": attacks.table,
     "benchmarks": report.page_part,
+    "costs": costs.tables,
     "grants": iam_table.table,
     "reasons": reasons.sections,
     "runtimes": runtimes.tables,
+    "scale": costs.scale_table,
     "settings": settings.table,
 }
 """Name in a placeholder → function that returns the part in Markdown."""

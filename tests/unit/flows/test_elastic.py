@@ -5,6 +5,7 @@ through the flows.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -337,7 +338,7 @@ def test_late_events_of_the_lost_vm_change_nothing() -> None:
 def test_notice_while_short_asks_the_members_of_the_round_only() -> None:
     world = start(1)
     lose(world, WORKER_1)
-    at = world.now.replace(microsecond=0).isoformat()
+    at = (world.now.replace(microsecond=0) + timedelta(seconds=25)).isoformat()
     world.send("maintenance", WORKER_0, cause="notice", gives_up_at=at, unanswered=(0, 2))
     world.deliver()
     assert directive(world, CHIEF).action is DirectiveAction.SAVE

@@ -35,7 +35,8 @@ from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
-from trainmaster.jobspec import JOB_ID
+from trainmaster.core.transitions.change import Effect
+from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
@@ -76,6 +77,11 @@ class DecisionRow:
     """Budgets before and after."""
     passed_over: tuple[tuple[Rule, str], ...]
     """Rules that did not apply, each with its condition."""
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What the decision requested, besides a notification of the user."""
+        return tuple(effect for effect in self.entry.effects if effect is not Effect.NOTIFY)
 
 
 @dataclass(frozen=True, slots=True)

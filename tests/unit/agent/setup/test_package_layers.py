@@ -6,7 +6,6 @@ import os
 import site
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,11 @@ PACKAGE = "gs://b/trainer.tar.gz#1"
 
 
 @pytest.fixture(autouse=True)
-def site_of_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def site_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "USER_BASE", site.getuserbase())
     monkeypatch.setattr(site, "USER_SITE", site.getusersitepackages())
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv(USER_BASE, "")
-    yield
 
 
 class Installer:

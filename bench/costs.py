@@ -1,0 +1,179 @@
+"""What the control plane does for one job of N replicas, phase by phase and event by event: the
+operations that Firestore charges, and the invocations of functions.
+
+The formulas are exact, if the members of the gang send their messages together.
+tests/integration/cost/test_costs.py runs the flows and compares; docs/benchmarks.md and
+docs/scale.md are made of this table. Several function instances at work at once may need a few
+reads more: each further delivery of `provision` reads the whole attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.rules.evidence import ENDS_READ
+from trainmaster.cost.operations import COMPUTE, DELETE, INVOCATION, READ, WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A count for a gang of N: `fixed + per_member * N`, and the ends that a verdict reads."""
+
+    fixed: int
+    per_member: int = 0
+    has_verdict: bool = False
+    """Whether a verdict reads how the members ended, of a large gang only the first ones."""
+
+    def at(self, size: int) -> int:
+        ends = min(size, ENDS_READ) if self.has_verdict else 0
+        return self.fixed + self.per_member * size + ends
+
+    def __str__(self) -> str:
+        terms = [str(self.fixed)] if self.fixed or not self.per_member else []
+        if self.per_member:
+            terms.append(f"{self.per_member} N" if self.per_member > 1 else "N")
+        if self.has_verdict:
+            terms.append(f"min(N, {ENDS_READ})")
+        return " + ".join(terms)
+
+    def __add__(self, other: Formula) -> Formula:
+        if self.has_verdict or other.has_verdict:
+            raise ValueError("the sum of a formula with a verdict is not a formula")
+        return Formula(self.fixed + other.fixed, self.per_member + other.per_member)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """The cost of one phase of a job, for a gang of N > 1."""
+
+    words: str
+    """What happens in the phase."""
+    reads: Formula
+    writes: Formula
+    deletes: Formula
+    """Of leases."""
+    invocations: Formula
+
+    def dollars(self, size: int) -> float:
+        """USD at list prices, without free tiers."""
+        firestore = (
+            self.reads.at(size) * READ
+            + self.writes.at(size) * WRITE
+            + self.deletes.at(size) * DELETE
+        )
+        return firestore + self.invocations.at(size) * (INVOCATION + COMPUTE)
+
+
+PHASES: Final = {
+    "submission": PhaseCost(
+        "a submission, until all VMs are requested",
+        reads=Formula(19, 2),
+        writes=Formula(7, 1),
+        deletes=Formula(1),
+        invocations=Formula(2),
+    ),
+    "start": PhaseCost(
+        "N reports of agents, until the job is RUNNING",
+        reads=Formula(9, 4),
+        writes=Formula(4, 2),
+        deletes=Formula(1),
+        invocations=Formula(2, 1),
+    ),
+    "restart": PhaseCost(
+        "one program fails, until all N run again in their VMs",
+        reads=Formula(25, 5),
+        writes=Formula(9, 2),
+        deletes=Formula(2),
+        invocations=Formula(4, 1),
+    ),
+    "loss": PhaseCost(
+        "a VM is preempted and N - 1 programs fail, until all N run again",
+        reads=Formula(21, 7, has_verdict=True),
+        writes=Formula(9, 2),
+        deletes=Formula(2),
+        invocations=Formula(3, 2),
+    ),
+    "rerun": PhaseCost(
+        "one program fails in a job with `restartJobOnWorkerRestart`, until the next attempt runs",
+        reads=Formula(38, 9),
+        writes=Formula(12, 6),
+        deletes=Formula(3),
+        invocations=Formula(6, 2),
+    ),
+    "end": PhaseCost(
+        "N exits with status 0, the chief's last, until no VM is left",
+        reads=Formula(6, 8),
+        writes=Formula(3, 3),
+        deletes=Formula(2),
+        invocations=Formula(0, 2),
+    ),
+}
+"""Phase → its cost."""
+
+WITHOUT_FAULTS: Final = ("submission", "start", "end")
+"""The phases of a job in which nothing fails."""
+
+
+def job_without_faults() -> PhaseCost:
+    """Return the cost of a whole job of N > 1 replicas in which nothing fails."""
+    first, *others = (PHASES[name] for name in WITHOUT_FAULTS)
+    total = first
+    for phase in others:
+        total = PhaseCost(
+            "a job in which nothing fails",
+            total.reads + phase.reads,
+            total.writes + phase.writes,
+            total.deletes + phase.deletes,
+            total.invocations + phase.invocations,
+        )
+    return total
+
+
+JOBS: Final = 10_000
+REPLICAS: Final = 10
+"""The installation of docs/scale.md."""
+REQUESTS: Final = {
+    "exit": 2,
+    "duplicate of an exit": 3,
+    "report that a replica is ready": 3,
+    "last report, which requests the start": 3,
+    "request to provision that is done already": 1,
+}
+"""Event → requests to Firestore of the function that judges it, whatever the size of the gang. What
+follows from it is the work of `provision`.
+"""
+
+
+def tables() -> str:
+    """Return the tables of docs/benchmarks.md in Markdown."""
+    phases = {**PHASES, "whole job": job_without_faults()}
+    lines = ["| phase | reads | writes | deletes | invocations | USD for N = 10 |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    lines.extend(
+        f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.deletes} "
+        f"| {cost.invocations} | {cost.dollars(10):.6f} |"
+        for name, cost in phases.items()
+    )
+    lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
+    lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())
+    return "\n".join(lines)
+
+
+def scale_table() -> str:
+    """Return the table of docs/scale.md in Markdown: `JOBS` jobs in which nothing fails."""
+    job = job_without_faults()
+    lines = [f"| | per job | per replica | {JOBS:,} jobs of {REPLICAS} replicas |"]
+    lines.append("| --- | --- | --- | --- |")
+    for name, formula in (
+        ("Firestore reads", job.reads),
+        ("Firestore writes", job.writes),
+        ("invocations", job.invocations),
+    ):
+        total = JOBS * formula.at(REPLICAS)
+        lines.append(f"| {name} | {formula.fixed} | {formula.per_member} | {total:,} |")
+    dollars = JOBS * job.dollars(REPLICAS)
+    per_replica = job.dollars(REPLICAS + 1) - job.dollars(REPLICAS)
+    per_job = job.dollars(REPLICAS) - REPLICAS * per_replica
+    lines.append(f"| USD at list prices | {per_job:.6f} | {per_replica:.6f} | {dollars:.2f} |")
+    return "\n".join(lines)

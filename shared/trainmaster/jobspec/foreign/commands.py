@@ -1,0 +1,122 @@
+"""From the commands of a task to the command of a job.
+
+Packages that pip installs belong in requirements.txt, and torchrun finds its peers in the
+environment, so most scripts become one command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from trainmaster.jobspec.foreign.task import Notes
+
+_PIP: Final = re.compile(r"(?:uv )?(?:python3? -m )?pip3? install\s+(.*)")
+_SYSTEM: Final = re.compile(r"(?:sudo )?(?:apt|apt-get|yum|conda|mamba|docker|dpkg)\b")
+_SHELL: Final = re.compile(r"[\n$`|&;<>*?(){}~]|^[A-Za-z_]\w*=|^(?:cd|export|source|set)\b")
+"""What only a shell understands."""
+_TORCHRUN: Final = re.compile(r"\b(?:torchrun|torch\.distributed\.(?:run|launch))\b")
+_PEERS: Final = re.compile(
+    r"\s--(?:nnodes|node[-_]rank|master[-_](?:addr|port)|rdzv[-_]\w+)(?:=|\s+)"
+    r"""(?:"[^"]*"|'[^']*'|\S+)"""
+)
+"""Arguments by which torchrun would find its peers. Here it reads them from its environment."""
+_HEAD: Final = re.compile(
+    r"""(?:`|\$\()\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*"""
+    r"""head\s+-n?\s*1\s*(?:`|\))"""
+)
+_COUNT: Final = re.compile(
+    r"""(?:`|\$\()\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*"""
+    r"""wc -l\s*(?:`|\))"""
+)
+_FOREIGN_VARIABLE: Final = re.compile(r"(?:SKYPILOT|DSTACK)_\w+")
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*)$")
+
+
+def join_lines(text: str) -> list[str]:
+    """Return the lines of a script, without empty ones and comments; continued lines as one."""
+    joined = re.sub(r"\s*\\\n\s*", " ", text)
+    lines = (line.strip() for line in joined.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def take_installation(lines: Iterable[str], path: str, notes: Notes) -> list[str]:
+    """Name what installs packages, and return the other lines."""
+    others, packages = [], []
+    for line in lines:
+        pip = _PIP.fullmatch(line)
+        if pip:
+            packages += _packages(pip[1])
+        elif _SYSTEM.match(line):
+            notes.add(
+                f"{path}: {head_of(line)}",
+                "build a container image with it, and name it as imageUri",
+            )
+        else:
+            others.append(line)
+    if packages:
+        notes.add(path, f"add to requirements.txt: {', '.join(packages)}")
+    return others
+
+
+def head_of(line: str) -> str:
+    """Return what the line runs, without arguments that may be secrets."""
+    words = [word for word in line.split() if word != "sudo"]
+    return " ".join(words[:1] if len(words) == 1 or re.search(r"[=$-]", words[1]) else words[:2])
+
+
+def _packages(arguments: str) -> list[str]:
+    """Return the packages of `pip install`, but for those of requirements.txt and the folder."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        return [arguments]
+    found = []
+    for before, word in zip(["", *words], words, strict=False):
+        if before in ("-r", "--requirement"):
+            if word.removeprefix("./") != "requirements.txt":
+                found.append(f"the lines of {word}")
+        elif not word.startswith("-") and not word.startswith("."):
+            found.append(word)
+    return found
+
+
+def program_of(lines: Sequence[str], nodes: int, gpus: int, notes: Notes) -> list[str]:
+    """Return the words of the command; a script that needs a shell is an argument of `bash`."""
+    script = "\n".join(_translate(line, nodes, gpus) for line in lines)
+    kept = [line for line in script.splitlines() if not _is_void(line, script)]
+    script = "\n".join(kept)
+    for name in sorted(set(_FOREIGN_VARIABLE.findall(script))):
+        notes.add(name, "is not set here; RANK, WORLD_SIZE and MASTER_ADDR are, on several VMs")
+    if len(kept) == 1 and not _SHELL.search(script):
+        try:
+            return shlex.split(script)
+        except ValueError:  # an unclosed quote, which is the shell's to report
+            pass
+    return ["bash", "-ec", script]
+
+
+def _translate(line: str, nodes: int, gpus: int) -> str:
+    line = _COUNT.sub(str(nodes), _HEAD.sub("$MASTER_ADDR", line))
+    for pattern, replacement in (
+        (r"SKYPILOT_NUM_NODES|DSTACK_NODES_NUM", str(nodes)),
+        (r"SKYPILOT_NUM_GPUS_PER_NODE|DSTACK_GPUS_PER_NODE", str(max(gpus, 1))),
+        (r"DSTACK_GPUS_NUM", str(max(gpus, 1) * nodes)),
+        (r"SKYPILOT_NODE_RANK|DSTACK_NODE_RANK", "$RANK" if nodes > 1 else "0"),
+        (r"DSTACK_MASTER_NODE_IP", "$MASTER_ADDR" if nodes > 1 else "localhost"),
+    ):
+        line = re.sub(rf"\$(?:{pattern})\b|\$\{{(?:{pattern})\}}", replacement, line)
+    return _PEERS.sub("", line) if _TORCHRUN.search(line) else line
+
+
+def _is_void(line: str, script: str) -> bool:
+    """Whether the line sets a variable to itself, or one that nothing reads."""
+    assignment = _ASSIGNMENT.fullmatch(line)
+    if assignment is None:
+        return False
+    name, value = assignment[1], assignment[2].strip("\"'")
+    is_read = re.search(rf"\$\{{?{name}\b", script.replace(line, "", 1))
+    is_of_platform = name in ("MASTER_ADDR", "MASTER_PORT") or value.startswith("$MASTER_ADDR")
+    return value in (f"${name}", f"${{{name}}}") or (is_of_platform and not is_read)

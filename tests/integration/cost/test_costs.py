@@ -1,0 +1,118 @@
+"""The table of `bench.costs` is what the flows need on Google's emulator of Firestore, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+
+from bench.agents import agents
+from bench.cloud import Emulators
+from bench.control_plane import Delivery
+from bench.costs import PHASES, REQUESTS, Formula, PhaseCost, job_without_faults
+from bench.gang_job import Cost, Gang, RerunGang
+from bench.meter import Meter, attach
+from trainmaster.core.rules.evidence import ENDS_READ
+
+GangT = TypeVar("GangT", bound=Gang)
+SIZES = (2, 10, ENDS_READ + 5)
+
+
+@contextmanager
+def a_gang(kind: type[GangT], size: int, firestore: str) -> Iterator[tuple[GangT, Meter]]:
+    """Yield a submitted job. One thread: everything happens in a fixed order."""
+    meter = Meter()
+    with Emulators(firestore).project() as project, agents(project.name) as senders:
+        attach(project.client, meter)
+        gang = kind(
+            project.store,
+            project.observer,
+            meter,
+            senders,
+            size,
+            threads=1,
+            sleep=lambda _: None,
+        )
+        yield gang, meter
+
+
+def assert_costs(counted: Cost, phase: str, size: int) -> None:
+    cost = PHASES[phase]
+    expected = {
+        "reads": cost.reads.at(size),
+        "writes": cost.writes.at(size),
+        "deletes": cost.deletes.at(size),
+        "invocations": cost.invocations.at(size),
+    }
+    assert {name: getattr(counted, name) for name in expected} == expected, (phase, size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_each_phase_costs_exactly_what_the_table_says(size: int, firestore_emulator: str) -> None:
+    with a_gang(Gang, size, firestore_emulator) as (gang, _):
+        assert_costs(gang.submission, "submission", size)
+        assert_costs(gang.cost_of(gang.start), "start", size)
+        assert_costs(gang.cost_of(gang.restart_one), "restart", size)
+        assert_costs(gang.cost_of(gang.lose_one), "loss", size)
+        assert_costs(gang.cost_of(gang.end), "end", size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_rerun_costs_exactly_what_the_table_says(size: int, firestore_emulator: str) -> None:
+    with a_gang(RerunGang, size, firestore_emulator) as (gang, _):
+        gang.start()
+        assert_costs(gang.cost_of(gang.rerun), "rerun", size)
+
+
+def test_each_event_needs_the_requests_of_the_table(firestore_emulator: str) -> None:
+    """Without what `provision` does afterwards."""
+    with a_gang(Gang, 3, firestore_emulator) as (gang, meter):
+        first, second, last = gang.reports()
+        counted = {}
+
+        def count(name: str, delivery: Delivery) -> None:
+            meter.reset()
+            gang.functions.deliver(*delivery)
+            counted[name] = meter.requests
+
+        count("report that a replica is ready", first)
+        gang.functions.deliver(*second)
+        count("last report, which requests the start", last)
+        gang.functions.run([])
+        worker_exit = gang.exits(exit_status=0)[-1]
+        count("exit", worker_exit)
+        count("duplicate of an exit", worker_exit)
+        request, _repeated = gang.functions.requests.drain()
+        gang.functions.run([(request.topic, request)])
+        count("request to provision that is done already", (request.topic, request))
+        assert counted == REQUESTS
+
+
+def test_sum_of_the_phases_is_the_cost_of_a_job() -> None:
+    whole = job_without_faults()
+    assert whole.reads.at(10) == sum(
+        PHASES[name].reads.at(10) for name in ("submission", "start", "end")
+    )
+    assert 0 < whole.dollars(10) < whole.dollars(1000) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("formula", "text", "at_ten"),
+    [
+        (Formula(3), "3", 3),
+        (Formula(0, 2), "2 N", 20),
+        (Formula(7, 1), "7 + N", 17),
+        (Formula(21, 7, has_verdict=True), f"21 + 7 N + min(N, {ENDS_READ})", 101),
+    ],
+)
+def test_formula_is_written_with_every_term(formula: Formula, text: str, at_ten: int) -> None:
+    assert str(formula) == text
+    assert formula.at(10) == at_ten
+
+
+def test_formulas_with_a_verdict_are_not_added() -> None:
+    loss: PhaseCost = PHASES["loss"]
+    with pytest.raises(ValueError, match="verdict"):
+        _ = loss.reads + Formula(1)
