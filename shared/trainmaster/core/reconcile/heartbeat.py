@@ -162,9 +162,9 @@ def is_silent(
     return last_sign is None or now - last_sign >= patience
 
 
-def patience_with(replica: Replica) -> timedelta:
+def patience_with(job: Job, replica: Replica) -> timedelta:
     """Return the age of the heartbeat at which a VM whose startup timeout is over is given up."""
-    return timedelta(seconds=TAKE_TIMEOUT_S) if is_taken_over(replica) else AGENT_TIMEOUT
+    return timedelta(seconds=TAKE_TIMEOUT_S) if is_taken_over(job, replica) else AGENT_TIMEOUT
 
 
 def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:

@@ -79,7 +79,7 @@ def suspend_timeouts(
             if signs[name] is None and vm.replica_id is not None
         }
     patience = {
-        step.name: patience_with(step.replica)
+        step.name: patience_with(state.job, step.replica)
         for step in steps.steps
         if isinstance(step, ReportLoss)
     }
