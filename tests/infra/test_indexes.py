@@ -68,6 +68,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "count_live": lambda store, world: store.count_live(),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "open_notifications": lambda store, world: store.open_notifications(5),
+    "kept_machines": lambda store, world: store.kept_machines(),
     "live_jobs": lambda store, world: store.live_jobs(),
     "queue": lambda store, world: store.queue(),
     "admission_token": lambda store, world: store.admission_token(),
