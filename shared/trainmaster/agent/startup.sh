@@ -209,9 +209,9 @@ while [ "${stopping}" -eq 0 ]; do
   if [ "${status}" -eq 0 ] || [ "${stopping}" -eq 1 ]; then
     break
   fi
-  if [ "${status}" -eq "${ANOTHER_JOB}" ]; then
+  if [ "${status}" -eq "${ANOTHER_JOB}" ] && [ $((SECONDS - started)) -ge 3 ]; then
     delay=1
-    continue
+    continue # another job waits for this VM
   fi
   wait_s="${delay}"
   if [ "${status}" -eq "${NO_AGENT}" ]; then

@@ -14,9 +14,11 @@ from tests.support.world import World, before_next_commit
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.reporting.phases import PAID, Phase, kept_spans, replica_spans
 from trainmaster.core.rules.kept_machines import candidate_in
 from trainmaster.flows.provisioning import kept_machines
-from trainmaster.flows.user_requests import cancel_job, delete_job
+from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
+from trainmaster.gcp.firestore.documents import entry_document, job_document
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 MASTER = ReplicaId(TaskType.MASTER, 0)
@@ -30,6 +32,12 @@ def a_keeping_spec(keep: str = "900s", **extension: Any) -> dict[str, object]:
     return {**spec, "trainmaster": {"keepMachines": keep, **extension}}
 
 
+def deliver(world: World) -> None:
+    """Deliver all messages. From then on, the world shows the VMs that the job has taken."""
+    world.deliver()
+    world.set_id = world.job.set_id
+
+
 def beat_all(world: World) -> None:
     for vm in world.vms:
         world.fleet.beat(vm.name)
@@ -37,17 +45,17 @@ def beat_all(world: World) -> None:
 
 def run_job(world: World, spec: dict[str, object] | None = None, source: str = OWNER) -> None:
     world.submit(spec or a_keeping_spec(), source=f"{source}")
-    world.deliver()
+    deliver(world)
     world.report_all_ready()
 
 
 def succeed(world: World) -> None:
     world.exit_program(world.job.plan.primary, 0)
-    world.deliver()
+    deliver(world)
 
 
 def other(world: World, job_id: str) -> World:
-    return replace(world, job_id=job_id, ends={}, silent=set())
+    return replace(world, job_id=job_id, set_id="", ends={}, silent=set())
 
 
 def machine_set(world: World) -> MachineSet:
@@ -96,7 +104,7 @@ def test_next_job_takes_them_in_the_same_vms(first: World) -> None:
 def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:
     first.wait(901)
     first.sweep()
-    first.deliver()
+    deliver(first)
     assert machine_set(first).state is SetState.RELEASED
     assert not first.vms
     reasons = [entry.decision.reason for entry in first.ledger]
@@ -106,7 +114,7 @@ def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:
 def test_kept_until_the_deadline(first: World) -> None:
     first.wait(800)
     first.sweep()
-    first.deliver()
+    deliver(first)
     assert first.vms
     assert machine_set(first).state is SetState.KEPT
 
@@ -121,14 +129,15 @@ def test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold(
 
     def take_by_third() -> None:
         third.provision()
+        third.set_id = third.job.set_id
 
     before_next_commit(second, monkeypatch, take_by_third)
-    second.deliver()
+    deliver(second)
     assert third.job.set_id == "first"
     assert second.job.set_id == "second"
     assert machine_set(third).holder == "third"
     assert second.vms
-    second.deliver()
+    deliver(second)
     assert len(third.vms) == len(third.job.plan.replica_ids)
 
 
@@ -140,7 +149,7 @@ def test_take_and_deadline_at_once_one_wins(first: World, monkeypatch: pytest.Mo
         kept_machines.release(machine_set(first), ReleaseCause.USER, first.deps)
 
     before_next_commit(second, monkeypatch, expire)
-    second.deliver()
+    deliver(second)
     assert second.job.set_id == "second"
     assert machine_set(first).state is SetState.RELEASED
     assert not first.vms
@@ -190,7 +199,7 @@ def test_function_dies_after_the_end_the_sweep_finds_the_holder(first: World) ->
     while second.bus.take():
         pass
     second.sweep()  # the VMs have the label of the first job, which holds them no longer
-    second.deliver()
+    deliver(second)
     assert machine_set(second).state is SetState.RELEASED
     assert not second.vms
 
@@ -229,7 +238,7 @@ def test_vm_that_dies_at_the_take_is_lost_free_of_charge(
         second.fleet.vanish(dying.name)
 
     monkeypatch.setattr(second.store, "commit", commit_then_vanish)
-    second.deliver()
+    deliver(second)
     replica = second.replica(dying.replica_id)
     assert second.job.set_id == "first"
     assert (replica.vm_generation, replica.restarts_used) == (dying.vm_generation + 1, 0)
@@ -247,17 +256,17 @@ def test_silent_agents_are_not_taken(first: World) -> None:
 def test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes(first: World) -> None:
     second = other(first, "second")
     second.submit(a_keeping_spec(), source=OWNER)
-    second.deliver()
+    deliver(second)
     ids = {vm.instance_id for vm in second.vms}
     second.wait(100)
     beat_all(second)
     second.wait(100)
     second.sweep()
-    second.deliver()
+    deliver(second)
     assert {vm.instance_id for vm in second.vms} == ids, "their agents set up, and write heartbeats"
     second.wait(100)
     second.sweep()
-    second.deliver()
+    deliver(second)
     assert ids.isdisjoint(vm.instance_id for vm in second.vms)
 
 
@@ -277,10 +286,10 @@ def lose_all(world: World) -> None:
     """Let no VM be of use, until the job fails for that."""
     while not world.has_ended:
         world.send("replica-exit", world.job.plan.primary, cause="setup", exit_status=1)
-        world.deliver()
+        deliver(world)
         world.wait(2 * 3600)
         world.sweep()
-        world.deliver()
+        deliver(world)
 
 
 def pass_deadline(world: World) -> None:
@@ -306,7 +315,7 @@ def test_which_ends_keep_machines(
     spec = a_keeping_spec(exitPolicy={"fail": ["3"]}, independentReplicas=True)
     run_job(world, spec)
     end(world)
-    world.deliver()
+    deliver(world)
     assert world.state == state
     assert bool(world.vms) is is_kept
 
@@ -397,13 +406,13 @@ def test_stockout_of_another_job_releases_machines_of_the_same_kind(first: World
     second = other(first, "second")
     first.fleet.capacity = {vm.zone: len(first.vms) for vm in first.vms}
     second.submit(a_spec(), source=OWNER)
-    second.deliver()
+    deliver(second)
     assert machine_set(first).state is SetState.RELEASED
 
 
 def test_deleted_job_releases_its_machines(first: World) -> None:
     delete_job("first", "key", first.deps, by="anna")
-    first.deliver()
+    deliver(first)
     assert machine_set(first).state is SetState.RELEASED
     assert not first.vms
 
@@ -442,3 +451,61 @@ def test_chain_ends_after_a_day(first: World) -> None:
     assert candidate_in(kept, second.job, second.now + a_day - timedelta(minutes=5)) == 0
     late = candidate_in(kept, second.job, second.now + a_day + timedelta(minutes=5))
     assert "may run longer than that" in str(late)
+
+
+def test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that saw the directive of another tenure with the old configuration would start
+    again and again.
+    """
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    monkeypatch.setattr(second.fleet, "hand_over", lambda *_: False)
+    second.provision()
+    cancel_job("second", "anna", second.deps)
+    deliver(second)
+    assert machine_set(second).is_kept
+    assert {vm.directive.tenure for vm in second.vms if vm.directive} == {1}
+    monkeypatch.undo()
+    third = other(first, "third")
+    beat_all(second)
+    run_job(third)
+    assert (third.job.set_id, third.job.tenure) == ("first", 3)
+    assert third.state == "RUNNING"
+
+
+def test_user_releases_kept_machines(first: World) -> None:
+    assert release_machines("first", first.deps, by="anna")
+    deliver(first)
+    assert not first.vms
+    assert not release_machines("first", first.deps, by="anna")
+
+
+def test_every_second_of_a_vm_is_paid_by_one_job(first: World) -> None:
+    kept_since = first.now
+    first.wait(60)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    ended_at = second.now
+    first_kept = kept_spans(first.history, machine_set(second))
+    taken_at = second.ledger[1].at
+    assert {(span.phase, span.end) for span in first_kept} == {(Phase.KEPT, taken_at)}
+    assert all(span.start <= kept_since for span in first_kept)
+    paid = [span for span in replica_spans(second.history) if span.phase in PAID]
+    for replica_id in second.job.plan.replica_ids:
+        spans = [span for span in paid if span.replica_id == replica_id]
+        assert spans[0].start == taken_at, "the job pays from its take on"
+        assert spans[0].phase is Phase.SETTING_UP
+        paid_s = sum(span.seconds(ended_at) for span in spans)
+        assert paid_s == (ended_at - taken_at).total_seconds()
+
+
+def test_stored_documents_without_the_field_do_not_have_it() -> None:
+    world = World("first")
+    run_job(world, a_spec())
+    succeed(world)
+    documents = [job_document(world.job), *map(entry_document, world.ledger)]
+    text = str(documents)
+    assert not any(name in text for name in ("machines", "keep_s", "'taken'", "misfit"))

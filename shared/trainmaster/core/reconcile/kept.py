@@ -27,6 +27,8 @@ def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple
             steps.append(Await(vm) if vm.status is VmStatus.STOPPING else Delete(vm))
             continue
         stop = _stop(state.job, state, kept[vm.instance_id])
+        if vm.directive is not None and vm.directive.tenure < machines.tenure:
+            continue  # it was never handed over, and still idles for the holder before
         if vm.directive is None or vm.directive.order < stop.order:
             steps.append(Direct(vm, stop))
     return tuple(steps)
