@@ -70,6 +70,10 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "open_notifications": lambda store, world: store.open_notifications(5),
     "kept_machines": lambda store, world: store.kept_machines(),
     "live_jobs": lambda store, world: store.live_jobs(),
+    "live_pages": lambda store, world: [
+        list(store.live_pages(waiting=waiting)) for waiting in (True, False)
+    ],
+    "overdue_waits": lambda store, world: store.overdue_waits(NOW),
     "queue": lambda store, world: store.queue(),
     "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: [

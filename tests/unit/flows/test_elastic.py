@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
-from trainmaster.console.pages.job_list import situation
+from trainmaster.console.pages.job_rows import situation
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.replica import ReplicaState

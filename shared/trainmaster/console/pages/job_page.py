@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from trainmaster.console.pages.cost_section import CostSection, read_cost_section
-from trainmaster.console.pages.job_list import job_kind, machine_words
+from trainmaster.console.pages.job_rows import job_kind, machine_words
 from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.console.pages.times import parse_time

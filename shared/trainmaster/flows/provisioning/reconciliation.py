@@ -63,6 +63,7 @@ from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission, kept_machines
+from trainmaster.flows.provisioning.admission import Admission
 from trainmaster.flows.provisioning.execute_steps import (
     Inserts,
     execute_step,
@@ -307,8 +308,7 @@ class _Delivery:
         state = loaded.state
         job = state.job
         if job.state is JobState.QUEUED:
-            self.loaded = None  # the admission decides about the first zone
-            return _Next.ROUND if self._admit(job) else _Next.SWEEP
+            return self._request_admission(job)
         machines = state.machine_set
         if machines is None or (state.holds_machines and not machines.is_kept):
             return None
@@ -426,12 +426,23 @@ class _Delivery:
         begin = AllReady(job.job_id, job.attempt, self.deps.clock(), ended)
         return self.deps.store.losses_after(job.job_id, hold_key(job.attempt, ended), begin.key)
 
-    def _admit(self, job: Job) -> bool:
-        """Return whether the job may request VMs."""
+    def _request_admission(self, job: Job) -> _Next:
+        """Admit the queued job if it fits.
+
+        Nothing is left to do for a job that has to wait: the queue has it, and a later pass admits
+        it.
+        """
+        self.loaded = None  # the admission decides about the first zone
         if not self.deps.limits:
             kept_machines.start(job, self.fleet_deps, self.deps)
-            return True
-        return admission.admit(job, self.fleet_deps, self.deps, self.lease.holder)
+            return _Next.ROUND
+        match admission.admit(job, self.fleet_deps, self.deps, self.lease.holder):
+            case Admission.ADMITTED:
+                return _Next.ROUND
+            case Admission.WAITS:
+                return _Next.END
+            case Admission.UNDECIDED:
+                return _Next.SWEEP
 
     def _execute(self, steps: Steps, job: Job) -> bool:
         """Execute the steps. Return False if capacity errors wait for the end of another insert."""
@@ -494,7 +505,7 @@ class _Delivery:
         if late:
             # Their own requests may have met the lease.
             self._publish(ProvisionRequest(job.job_id, late[0]))
-        if waiting:
+        if waiting and job.state is not JobState.QUEUED:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
             start_if_all_ready(
