@@ -134,11 +134,10 @@ class World:
     next vm-ready.
     """
 
-    set_id: str = ""
-    """The id in the names of the job's VMs: another one once the job has taken kept machines."""
+    taken_set_id: str = ""
+    """The machine set that the job has taken; empty: none."""
 
     def __post_init__(self) -> None:
-        self.set_id = self.set_id or self.job_id
         self.fleet.clock = lambda: self.now
 
     @property
@@ -350,6 +349,11 @@ class World:
     def vms(self) -> tuple[Vm, ...]:
         """The VMs in zones that Google can reach."""
         return reached(lambda: self.fleet.list_vms(self.set_id))[0]
+
+    @property
+    def set_id(self) -> str:
+        """The id in the names of the job's VMs."""
+        return self.taken_set_id or self.job_id
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:

@@ -35,7 +35,7 @@ def a_keeping_spec(keep: str = "900s", **extension: Any) -> dict[str, object]:
 def deliver(world: World) -> None:
     """Deliver all messages. From then on, the world shows the VMs that the job has taken."""
     world.deliver()
-    world.set_id = world.job.set_id
+    world.taken_set_id = world.job.set_id
 
 
 def beat_all(world: World) -> None:
@@ -55,7 +55,7 @@ def succeed(world: World) -> None:
 
 
 def other(world: World, job_id: str) -> World:
-    return replace(world, job_id=job_id, set_id="", ends={}, silent=set())
+    return replace(world, job_id=job_id, taken_set_id="", ends={}, silent=set())
 
 
 def machine_set(world: World) -> MachineSet:
@@ -129,7 +129,7 @@ def test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold(
 
     def take_by_third() -> None:
         third.provision()
-        third.set_id = third.job.set_id
+        third.taken_set_id = third.job.set_id
 
     before_next_commit(second, monkeypatch, take_by_third)
     deliver(second)
