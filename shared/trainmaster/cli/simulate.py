@@ -19,7 +19,8 @@ from trainmaster.cli.options import OutputFormat, parse_duration
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import AcceptedSpec, accept, with_job_id
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.job_document import with_job_id
 
 if TYPE_CHECKING:
     from trainmaster.simulator.forecast import Assumptions, Forecast

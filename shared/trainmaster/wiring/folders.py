@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import field_at, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.packaging.folder_files import FolderFiles, choose_files, leads_out
@@ -46,8 +45,12 @@ _REQUIREMENT: Final = re.compile(
     r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII
 )
 
-_LOCAL_PATH: Final = re.compile(r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))", re.IGNORECASE)
-"""A direct reference without the address of a server."""
+_LOCAL_PATH: Final = re.compile(
+    r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))"
+    r"|^[\w.+-]+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)$",
+    re.IGNORECASE,
+)
+"""A direct reference without the address of a server, or the name of an archive."""
 _CONDA: Final = re.compile(r"[\w.-]+\s*=(?!=)")
 """As `conda list --export` prints it: `numpy=1.26.4=py311h_0`."""
 

@@ -102,6 +102,8 @@ def test_cancelled_custom_job_has_error_code_cancelled(api: Api, world: World) -
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_CANCELLED"
     assert ended["error"]["code"] == 1  # type: ignore[index]
+    # Clients look for the service's word in the message.
+    assert ended["error"]["message"].startswith("CANCELED: ")  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("cause", "code"), [("process", 3), ("setup", 13)])

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.console_browser import (
+    JOB_PATHS,
     add_progress,
     compared_world,
     failed_world,
@@ -19,6 +20,9 @@ from tests.support.console_browser import (
     running_world,
     tuning_world,
 )
+from tests.support.jobs import CHIEF, a_spec
+from tests.support.world import World
+from trainmaster.ports import Orphan, Rejection
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +62,7 @@ def test_page_of_a_job_its_logs_and_the_list_fit_a_phone(browser: Browser) -> No
         page.goto("/jobs/digits_1")
         decisions = page.locator("table.decisions")
         assert decisions.evaluate("table => table.scrollWidth <= table.clientWidth")
-        assert width(page, "table.decisions tbody td:nth-child(3)") > 0.8 * WIDTH
+        assert width(page, "table.decisions tbody .decision") > 0.8 * WIDTH
         page.goto("/jobs")
         machines = page.locator("table.jobs td[data-name=Machines]").first
         assert machines.bounding_box() is not None
@@ -74,6 +78,29 @@ def test_comparison_and_curves_fit_a_phone(browser: Browser) -> None:
         assert page.locator("progress").evaluate("bar => bar.value") == 0.3
         assert width(page, "progress") > 0.8 * WIDTH
         look_at(page, "/compare?job=digits_1&job=digits_2", "compare")
+
+
+def test_words_that_do_not_break_fit_a_phone_on_every_page(browser: Browser) -> None:
+    word = "d" * 120
+    world = World()
+    spec = a_spec(
+        args=[f"--{word}", word],
+        jobDir=f"gs://bucket/{word}",
+        runtimeVersion="2.1",
+        pythonVersion="3.7",
+    )
+    world.submit({**spec, "labels": {"k" * 63: "v" * 63}}, source=f"cli:{word}/{word}")
+    world.deliver()
+    world.report_all_ready()
+    world.store.reject(Rejection("1", f"cli:{word}/root", None, (f"{word}: {word}",), world.now))
+    world.store.report_orphan(Orphan("1", "o" * 63, "us-central1-a", "j" * 63, world.now))
+    error = {"type": word, "message": word, "frame": f"{word}.py:3 in f"}
+    world.exit_program(CHIEF, 1, error=error, tail=word)
+    world.deliver()
+    with opened(browser, world) as (page, site):
+        site.entries = [log_entry("INFO", "worker-replica-0", word)]
+        for path in JOB_PATHS:
+            look_at(page, path, f"words{path.replace('/', '_')}")
 
 
 def test_page_of_a_failed_job_fits_a_phone(browser: Browser) -> None:

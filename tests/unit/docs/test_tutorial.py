@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import with_default_region
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.wiring.folder_checks import check_folder, with_chosen_runtime
 from trainmaster.wiring.folders import job_of_folder
 

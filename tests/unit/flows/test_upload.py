@@ -149,6 +149,11 @@ def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
         "jobs/.ipynb_checkpoints/digits-checkpoint.yaml",
         "jobs/._digits.yaml",
         "jobs/.digits.yaml.swp",
+        "jobs/.#digits.yaml",
+        "jobs/digits.yaml~",
+        "jobs/#digits.yaml#",
+        "jobs/~$digits.yaml",
+        "jobs/__MACOSX/digits.yaml",
     ],
 )
 def test_hidden_copy_of_a_job_file_is_neither_a_job_nor_answered(bucket: Bucket, name: str) -> None:

@@ -21,8 +21,11 @@ from hypothesis import strategies as st
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
 from trainmaster.jobspec.manifests.convert import convert
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 FOLDER: Final = Path(__file__).parent / "manifests"
 MANIFESTS: Final = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -152,6 +155,21 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     assert variables["PET_RDZV_ENDPOINT"] == "$(MASTER_ADDR):$(MASTER_PORT)"
     assert variables["PET_NNODES"] == "$(WORLD_SIZE):$(WORLD_SIZE)"
     assert variables["PET_RDZV_CONF"] == "last_call_timeout=30"
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "XGBoostJob"])
+def test_job_of_one_pod_asks_for_the_variables_that_the_operator_sets(kind: str) -> None:
+    manifest = a_pytorch_job()
+    specs = manifest["spec"].pop("pytorchReplicaSpecs")
+    del specs["Worker"]
+    manifest["kind"] = kind
+    manifest["spec"]["pytorchReplicaSpecs" if kind == "PyTorchJob" else "xgbReplicaSpecs"] = specs
+    document = convert(manifest, "us-central1")
+    (pool,) = document["jobSpec"]["workerPoolSpecs"]
+    variables = {item["name"]: item["value"] for item in pool["containerSpec"]["env"]}
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        assert variables[name] == f"$({name})"
+    accept(document, default_job_id=None)
 
 
 @pytest.mark.parametrize(("has_master", "least"), [(False, 1), (True, 2)])
@@ -522,3 +540,41 @@ def test_any_change_of_a_manifest_leads_to_a_job_file_or_to_problems(data: st.Da
         holder[path[-1]] = copy.deepcopy(data.draw(JUNK))
     with contextlib.suppress(InvalidJob):
         accept({**convert(document, "us-central1"), "jobId": "j"}, default_job_id=None)
+
+
+@pytest.mark.parametrize(
+    ("resources", "field", "example"),
+    [
+        ({"limits": {"cpu": "4k", "memory": "16gb"}}, "limits.memory", "16Gi"),
+        ({"limits": {"memory": "32 GB"}}, "limits.memory", "32Gi"),
+        ({"requests": {"memory": "512mib"}}, "requests.memory", "512Mi"),
+        ({"requests": {"cpu": "four"}}, "requests.cpu", "4"),
+        ({"limits": {"nvidia.com/gpu": "one"}}, "limits.nvidia.com/gpu", "16Gi"),
+        ({"limits": {"ephemeral-storage": "1 terabyte"}}, "limits.ephemeral-storage", "16Gi"),
+    ],
+)
+def test_wrong_quantity_is_one_problem_at_the_field_that_has_it(
+    resources: dict[str, dict[str, str]], field: str, example: str
+) -> None:
+    document = a_pytorch_job()
+    for spec in document["spec"]["pytorchReplicaSpecs"].values():
+        spec["template"]["spec"]["containers"][0]["resources"] = resources
+    with pytest.raises(InvalidJob) as raised:
+        convert(document, "us-central1")
+    for problem in raised.value.problems:
+        assert problem.field.endswith(f".resources.{field}")
+        assert "is not a quantity" in problem.problem
+        assert problem.example == example
+
+
+def test_fields_of_kubernetes_without_meaning_here_are_no_unknown_fields() -> None:
+    document = a_pytorch_job()
+    pod = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod |= {"shareProcessNamespace": True, "hostUsers": False, "overhead": {"cpu": "1"}}
+    listed = convert(document, "us-central1")["trainmaster"]["convertedFrom"]["substitutions"]
+    assert "spec.pytorchReplicaSpecs.Worker.template.spec.shareProcessNamespace" in {
+        item["field"] for item in listed
+    }
+    pod["schedulingGates"] = [{"name": "x"}]
+    with pytest.raises(InvalidJob, match="scheduling_gates"):
+        convert(document, "us-central1")

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from trainmaster.jobspec import InvalidJob, parse_document
-from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX, parse_document
 
 
 def problem_of(data: bytes, name: str = "jobs/job.yaml") -> str:
@@ -118,7 +118,10 @@ def test_wrong_yaml_is_refused_with_its_place(data: bytes, message: str) -> None
     ("data", "message"),
     [
         (b'{"a": 1, "a": 2}', "'a' is given twice"),
-        (b'{\n "a": 1,\n}', "line 3, column 1: is not JSON"),
+        (b'{\n "a": 1,,\n}', "line 3, column 1: is not JSON"),
+        (b'{\n // nightly\n "a": 1}', "line 2, column 2: is a comment, which JSON does not have"),
+        (b'{"a": 1 /* two */, "b": 3,}', "column 9: is a comment"),
+        (b'{"a": 1} # b', "column 10: is a comment"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": 1e999}', "not a finite number"),
         (b'{"a": "\\ud800"}', "half a surrogate pair"),
@@ -133,6 +136,28 @@ def test_wrong_yaml_is_refused_with_its_place(data: bytes, message: str) -> None
 )
 def test_wrong_json_is_refused_with_its_place(data: bytes, message: str) -> None:
     assert message in problem_of(data, "job.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"trainingInput": {"scaleTier": "CUSTOM",},\n}',
+            {"trainingInput": {"scaleTier": "CUSTOM"}},
+        ),
+        ('{"args": ["a,]", "b,}", ] }', {"args": ["a,]", "b,}"]}),
+        ('{"a": "\\",}",}', {"a": '",}'}),
+    ],
+)
+def test_json_may_have_a_comma_behind_a_last_value_as_gcloud_reads_it(
+    text: str, expected: dict[str, object]
+) -> None:
+    assert parse_document(text.encode(), "config.json") == expected
+
+
+def test_long_text_of_commas_and_open_strings_is_refused_in_linear_time() -> None:
+    for text in ("{" + ", " * 300_000, '{"' + '\\"' * 300_000):
+        assert "is not JSON" in problem_of(text.encode(), "job.json")
 
 
 def test_yaml_bomb_is_refused_by_the_size_that_it_stands_for() -> None:

@@ -9,6 +9,7 @@ cluster of one machine, of TPU hosts, which find each other, or of independent r
 | torchrun, Accelerate, Ray     | `variables` of their rows in `launchers.py`            |
 | JAX (`_src/distributed.py`)   | JAX_COORDINATOR_ADDRESS                                |
 | Kubeflow's programs for JAX   | JAX_NUM_PROCESSES, JAX_PROCESS_ID                      |
+| Kubeflow's ones for LightGBM  | WORKER_ADDRS, WORKER_PORT                              |
 | Keras (`distribution_lib.py`) | KERAS_DISTRIBUTION_*, with one process per machine     |
 | W&B, Comet, Neptune           | the job's run, on rank 0, if the job names the tracker |
 | Hugging Face's Trainer        | TENSORBOARD_LOGGING_DIR, where /gcs is mounted         |
@@ -18,6 +19,7 @@ cluster of one machine, of TPU hosts, which find each other, or of independent r
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 
@@ -42,6 +44,7 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
         "JAX_NUM_PROCESSES": size,
         "JAX_PROCESS_ID": rank,
     }
+    variables.update(worker_variables(platform.get("TF_CONFIG", "{}")))
     cluster = Cluster(rank, size, address, port, gpus)
     for launcher in LAUNCHERS:
         variables.update(launcher.variables(cluster))
@@ -50,6 +53,22 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
         variables["KERAS_DISTRIBUTION_NUM_PROCESSES"] = size
         variables["KERAS_DISTRIBUTION_PROCESS_ID"] = rank
     return variables
+
+
+def worker_variables(tf_config: str) -> dict[str, str]:
+    """Return the host names of the workers, in index order, and their port.
+
+    Source: kubeflow/training-operator v1.9.0, pkg/controller.v1/xgboost/xgboost.go, which sets them
+    beside MASTER_ADDR and MASTER_PORT.
+    """
+    workers = json.loads(tf_config).get("cluster", {}).get("worker", [])
+    addresses = [worker.rpartition(":") for worker in workers]
+    if not addresses:
+        return {}
+    return {
+        "WORKER_ADDRS": ",".join(host for host, _, _ in addresses),
+        "WORKER_PORT": addresses[0][2],
+    }
 
 
 def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from trainmaster.core.events.reads import Reads
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
+
+_NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
+"""The line of an error within the message of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,21 @@ class ProgramError:
     """Types of the exceptions that it was raised from, or that were being handled when it was
     raised.
     """
+
+    @property
+    def headline(self) -> str:
+        """Return the message in one line.
+
+        A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
+        code:` does. The line that names an error follows it then, or else the next line.
+        """
+        first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
+            ""
+        ]
+        if not first.endswith(":") or not others:
+            return first.rstrip(": ")
+        named = next((line for line in others if _NAMED_ERROR.match(line)), others[0])
+        return f"{first} {named}".rstrip(": ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 PREFIX: Final = "jobs/"
 """Folder of job files."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+_COPY_PREFIXES: Final = (".", "#", "~$", "__MACOSX")
 ERROR_SUFFIX: Final = ".error.json"
 """Suffix of the object that lists the problems of a job file."""
 
@@ -30,10 +31,12 @@ class UploadedObject:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the object, or a folder of it, has a hidden name, as the copies have that editors
-        and notebooks keep: `.ipynb_checkpoints/digits-checkpoint.yaml`, `._digits.yaml`.
+        """Whether the object, or a folder of it, has the name of a copy that an editor, a notebook
+        or an archive keeps: `.ipynb_checkpoints/digits-checkpoint.yaml`, `._digits.yaml`,
+        `digits.yaml~`, `#digits.yaml#`, `~$digits.yaml`.
         """
-        return any(part.startswith(".") for part in self.name.split("/"))
+        parts = self.name.split("/")
+        return any(part.startswith(_COPY_PREFIXES) or part.endswith("~") for part in parts)
 
     @property
     def is_job_file(self) -> bool:

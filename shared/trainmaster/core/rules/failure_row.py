@@ -69,7 +69,7 @@ def failure_signature(event: ReplicaExited) -> str:
     if event.error is None:
         return f"{event.cause} {code}: {_NUMBERS.sub('#', event.stderr_line)}"
     place = event.error.own_frame or event.error.frame
-    message = _NUMBERS.sub("#", event.error.message.partition("\n")[0])
+    message = _NUMBERS.sub("#", event.error.headline)
     return f"{event.cause} {code}, {event.error.type}: {message} at {place}"
 
 

@@ -303,11 +303,11 @@ def short_cause(event: ReplicaExited) -> str:
 
 
 def _error_words(event: ReplicaExited) -> str:
-    """Return type and first line of the program's error; empty if there is none."""
+    """Return type and message of the program's error in one line; empty if there is none."""
     if event.error is None:
         return ""
-    first_line = event.error.message.partition("\n")[0].rstrip(": ")
-    return f"{event.error.type}: {first_line}" if first_line else event.error.type
+    headline = event.error.headline
+    return f"{event.error.type}: {headline}" if headline else event.error.type
 
 
 def _place(event: ReplicaExited) -> str:

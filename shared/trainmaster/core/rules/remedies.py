@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from trainmaster.core.events import ExitCause, ReplicaExited
-from trainmaster.core.model.plan import Plan
+from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.model.plan import Dialect, GcsFolder, Plan
 from trainmaster.core.rules.module_packages import package_of
 
 FOLDER_MODULE: Final = "trainmaster_folder"
@@ -38,6 +38,14 @@ _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 _NO_SUCH_FILE: Final = re.compile(r"No such file or directory: '([^']+)'")
 _NOT_ACCEPTED: Final = re.compile(r"error: unrecognized arguments: (.+)")
 _NO_FILE: Final = re.compile(r"can't open file '([^']+)'|^(\S+) cannot be started", re.MULTILINE)
+_DISK_FULL: Final = re.compile(
+    r"no space left on device|\[errno (?:28|122)\]|disk quota exceeded|database or disk is full"
+    r"|PytorchStreamWriter failed writing file",
+    re.IGNORECASE,
+)
+"""Words of the operating system, of SQLite, and of PyTorch, which hides the system's."""
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that errors name
+_DISK_GIB_MAX: Final = 65_536
 _USAGE_STATUS: Final = 2
 """Exit status of argparse for arguments, and of Python for a file that it cannot open."""
 _NOT_FOUND_STATUS: Final = 127
@@ -71,7 +79,8 @@ _PROGRAM_FAILURES: Final = {
     r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
     r"|module 'keras(?:\.[\w.]+)?' has no attribute": (
         'This is the API of Keras 2: set `trainmaster: {{env: {{TF_USE_LEGACY_KERAS: "1"}}}}` in'
-        " the job file, which makes `tf.keras` Keras 2, or change the program for Keras 3."
+        " the job file, which makes `tf.keras` Keras 2, or change the program for Keras 3. A"
+        " program with `import keras` needs `import tf_keras as keras` instead."
     ),
     r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
@@ -80,6 +89,11 @@ _PROGRAM_FAILURES: Final = {
     r"|No CUDA GPUs are available|Found no NVIDIA driver": (
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
         ' backend "gloo".'
+    ),
+    r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+    r"|^'(?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'$": (
+        "A job of one machine has no ranks unless a launcher sets them: start the program with"
+        " torchrun, or ask for each variable in `trainmaster.env`, such as `RANK: $(RANK)`."
     ),
     r"No valid checkpoint found in output directory": (
         "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
@@ -112,19 +126,50 @@ _INSTALL_FAILURES: Final = {
 
 def remedy_of_exit(event: ReplicaExited, plan: Plan) -> str:
     """Return what to change in a program that ended like this; empty if nothing is known."""
+    if event.cause in (ExitCause.INSTALL, ExitCause.PROCESS) and _has_full_disk(event):
+        return _remedy_of_disk(event, plan)
     if event.cause is ExitCause.INSTALL:
         return _remedy_of_installation(event, plan)
     if event.error is None:
         return _remedy_of_usage(event) if event.cause is ExitCause.PROCESS else ""
-    if event.error.type in _SYNTAX_ERRORS:
+    return _remedy_of_error(event.error, plan)
+
+
+def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
+    if error.type in _SYNTAX_ERRORS:
         return "Correct the line that the error names: Python cannot read it."
-    if event.error.type == "FileNotFoundError":
-        return _remedy_of_file(event.error.message, plan)
-    known = _find(_PROGRAM_FAILURES, event.error.message, plan)
-    missing = _NO_MODULE.search(event.error.message)
-    if known or not missing or event.error.type not in _IMPORT_ERRORS:
+    if error.type == "FileNotFoundError":
+        return _remedy_of_file(error.message, plan)
+    known = _find(_PROGRAM_FAILURES, error.message, plan)
+    missing = _NO_MODULE.search(error.message)
+    if known or not missing or error.type not in _IMPORT_ERRORS:
         return known
     return _remedy_of_module(missing[1], plan)
+
+
+def _has_full_disk(event: ReplicaExited) -> bool:
+    text = event.error.message if event.error else event.tail
+    return _DISK_FULL.search(text) is not None
+
+
+def _remedy_of_disk(event: ReplicaExited, plan: Plan) -> str:
+    """Return which disk to enlarge, and to what. A restart in the same VM empties no disk."""
+    if _SHARED_MEMORY in (event.error.message if event.error else event.tail):
+        return (
+            "The shared memory of the VM is full, which is half of its memory: use fewer or smaller"
+            " batches in the workers that load data, or a machine with more memory."
+        )
+    group = plan.group(event.subject.replica_id.task_type)
+    elsewhere = "write checkpoints and data below /gcs/BUCKET/, and remove old ones"
+    if group.tpu is not None:
+        return f"The disk of the TPU VM is full, and its size is fixed: {elsewhere}."
+    is_vertex = plan.origin.dialect is Dialect.VERTEX
+    field = "diskSpec.bootDiskSizeGb" if is_vertex else "diskConfig.bootDiskSizeGb"
+    larger_gib = min(2 * group.boot_disk_gib, _DISK_GIB_MAX)
+    return (
+        f"The VM's disk of {group.boot_disk_gib} GB is full, and a restart does not empty it: set"
+        f" `{field}: {larger_gib}`, or {elsewhere}."
+    )
 
 
 def _remedy_of_installation(event: ReplicaExited, plan: Plan) -> str:
@@ -166,6 +211,12 @@ def _remedy_of_usage(event: ReplicaExited) -> str:
 def _remedy_of_file(message: str, plan: Plan) -> str:
     """Return how the job gets a file; empty if the program that wants it may have written it."""
     path = _NO_SUCH_FILE.search(message)
+    if path is not None and path[1].startswith("/gcs/") and plan.access.gcs is GcsFolder.OFF:
+        return (
+            "Buckets are found below /gcs where the job's arguments or variables name a folder"
+            " there: set `trainmaster: {gcs: true}` in the job file, or pass the path as an"
+            " argument."
+        )
     if path is None or path[1].startswith("/"):
         return ""
     ways = "add it to your folder" if _is_folder(plan) else "pack it with the program"

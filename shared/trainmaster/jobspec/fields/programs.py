@@ -17,6 +17,7 @@ _GCS_OBJECT: Final = re.compile(
 _VERSION: Final = re.compile(r"#([1-9][0-9]{0,18}|sha256=[0-9a-f]{64})$")
 """A generation, or the hash of the content, which the agent verifies."""
 _GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
+_FORBIDDEN: Final = re.compile(r"[\s*?\[\]#\\]")
 _URI_CHARS_MAX: Final = 1_024 + 256
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".whl", ".zip", ".tar.bz2", ".tar.xz", ".tar")
 _MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -34,7 +35,8 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
                 "must be an object in Cloud Storage (gs://bucket/path/file, without .. and"
                 " wildcards)"
             )
-            problems.add(item_path, f"{rule}, not {quoted(uri)}", example_at(item_path))
+            problem = f"{rule}, not {quoted(uri)}{_describe_fault(object_uri)}"
+            problems.add(item_path, problem, example_at(item_path))
         elif not file_name.endswith(_ARCHIVES):
             rule = f"must be a package that pip can install ({', '.join(_ARCHIVES)})"
             problems.add(item_path, f"{rule}, not {quoted(file_name)}", example_at(item_path))
@@ -57,7 +59,8 @@ def check_module(module: str | None, path: FieldPath, problems: Problems) -> Non
 def check_directory(directory: str | None, path: FieldPath, problems: Problems) -> None:
     if directory is not None and not _is_safe_uri(directory, _GCS_DIRECTORY):
         rule = "must be a Cloud Storage path (gs://bucket/path, without .. and wildcards)"
-        problems.add(path, f"{rule}, not {quoted(directory)}", example_at(path))
+        problem = f"{rule}, not {quoted(directory)}{_describe_fault(directory)}"
+        problems.add(path, problem, example_at(path))
 
 
 def require(value: object, path: FieldPath, problems: Problems) -> None:
@@ -74,6 +77,21 @@ def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:
         and uri.isprintable()
         and not any(step in (".", "..") for step in uri.split("/"))
     )
+
+
+def _describe_fault(uri: str) -> str:
+    """Return what is wrong with a URI of Cloud Storage, as the end of a sentence."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, path = rest.partition("/")
+    character = _FORBIDDEN.search(path)
+    if scheme != "gs":
+        return ""
+    if bucket != bucket.lower():
+        return ": a bucket's name has no capital letters"
+    if character is not None:
+        named = {" ": "a space"}.get(character[0], quoted(character[0]))
+        return f": {named} is not allowed in it"
+    return ""
 
 
 def _dotted_name(module: str) -> str | None:

@@ -37,6 +37,8 @@ TPU_FAMILIES: Final = {
 """Value of `cloud.google.com/gke-tpu-accelerator` → machine family."""
 
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][0-9]{1,2})|([A-Za-z]{0,2}))")
+_BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp])i?b?(?:yte)?s?", re.IGNORECASE)
+"""Bytes as people write them."""
 _SUFFIXES: Final = {
     "m": Decimal("0.001"),
     "": Decimal(1),
@@ -113,3 +115,9 @@ def parse_quantity(value: object) -> Decimal | None:
     if exponent:
         return Decimal(f"{number}{exponent}")
     return Decimal(number) * _SUFFIXES[suffix] if suffix in _SUFFIXES else None
+
+
+def nearest_quantity(value: object) -> str | None:
+    """Return the quantity that was probably meant: `16gb` is 16Gi; None: it is not known."""
+    match = _BYTES.fullmatch(str(value).strip())
+    return None if match is None else f"{match[1]}{match[2].upper()}i"

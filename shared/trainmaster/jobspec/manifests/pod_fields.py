@@ -56,6 +56,7 @@ class PodSpec(Level):
         "hostIPC": "Containers always use the shared memory of their VM.",
         "dnsPolicy": "Containers use the name resolution of their VM.",
         "securityContext": "A container has its VM to itself.",
+        "shareProcessNamespace": "A pod has one container here.",
         "terminationGracePeriodSeconds": (
             "A VM that is shut down gives programs as long as Compute Engine allows."
         ),
@@ -83,6 +84,10 @@ class PodSpec(Level):
             ),
             "Jobs here have no Kubernetes API server and no services.",
         ),
+        **dict.fromkeys(
+            ("hostUsers", "os", "overhead", "readinessGates"),
+            "It concerns the nodes of a cluster; a replica has a VM of its own.",
+        ),
     }
     refused: ClassVar[Mapping[str, str]] = {
         "initContainers": "do their work at the beginning of the program",
@@ -94,6 +99,9 @@ class PodSpec(Level):
         "nodeName": "select a zone with topology.kubernetes.io/zone",
         "resourceClaims": "request nvidia.com/gpu or google.com/tpu",
         "resources": "set the resources of the container",
+        "schedulingGates": "wait before you submit the job; an accepted job starts",
+        "hostnameOverride": "VMs have names of their own",
+        "workloadRef": "all VMs of a job are created together",
         "ephemeralContainers": "read the output with trainmaster logs",
     }
 
@@ -127,6 +135,7 @@ class ContainerFields(Level):
         "restartPolicy": "additional containers are not supported",
         "volumeDevices": "read from Cloud Storage",
         "resizePolicy": "VMs have a fixed size",
+        "restartPolicyRules": "set trainmaster.exitPolicy",
     }
 
 

@@ -15,6 +15,7 @@ from trainmaster.jobspec.manifests.machines import (
     GPU_LABELS,
     TPU_FAMILIES,
     Demand,
+    nearest_quantity,
     parse_quantity,
     select_machine,
 )
@@ -74,6 +75,7 @@ def convert_pod(
     container = findings.read(pod.containers[index], container_path, ContainerFields)
     check_volumes(pod.volumes, container, f"{spec_path}.volumes", findings)
     resources = findings.read(container.resources, f"{container_path}.resources", Resources)
+    _check_quantities(resources, f"{container_path}.resources", findings)
     requests = _effective_requests(resources)
     labels = pod.node_selector
     _check_labels(labels, f"{spec_path}.nodeSelector", findings)
@@ -101,6 +103,16 @@ def _effective_requests(resources: Resources) -> dict[str, Any]:
     """
     own = {name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")}
     return {**resources.requests, **resources.limits, **own}
+
+
+def _check_quantities(resources: Resources, path: str, findings: Findings) -> None:
+    """Refuse each amount that is not a quantity, where it is written."""
+    for level, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+        for name, amount in amounts.items():
+            if parse_quantity(amount) is None:
+                problem = f"is {amount!r}, which is not a quantity"
+                example = nearest_quantity(amount) or ("4" if name == "cpu" else "16Gi")
+                findings.refuse(f"{path}.{level}.{name}", problem, example)
 
 
 def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> int | None:
@@ -162,9 +174,10 @@ def _machine_spec(
     resources_path = f"{container_path}.resources"
     selector_path = f"{spec_path}.nodeSelector"
     _check_resources(requests, resources_path, findings)
+    amounts = {name: parse_quantity(amount) for name, amount in requests.items()}
     if TPU in requests:
         return _tpu_machine(requests, labels, resources_path, selector_path, findings)
-    gpus = _number(requests.get(GPU, 0), f"{resources_path}.limits[{GPU}]", findings)
+    gpus = amounts.get(GPU) or 0
     named_machine = labels.get(MACHINE_LABEL)
     gpu_label = labels.get(GPU_LABEL)
     gpu_type = GPU_LABELS.get(gpu_label or "")
@@ -179,9 +192,11 @@ def _machine_spec(
         accelerator = {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)}
     if named_machine is not None:
         return {"machineType": named_machine, **accelerator}
-    memory = _number(requests.get("memory", 0), f"{resources_path}.requests.memory", findings) / GIB
-    cpu = _number(requests.get("cpu", 0), f"{resources_path}.requests.cpu", findings)
-    demand = Demand(cpu, memory, gpu_type if gpus else None, int(gpus))
+    if None in amounts.values():
+        return {}  # refused already
+    vcpus = amounts.get("cpu") or Decimal(0)
+    memory = amounts.get("memory") or Decimal(0)
+    demand = Demand(vcpus, memory / GIB, gpu_type if gpus else None, int(gpus))
     machine = select_machine(demand)
     if machine is None:
         example = f'nodeSelector: {{{MACHINE_LABEL}: "n2-standard-128"}}'
@@ -205,7 +220,7 @@ def _tpu_machine(
     findings: Findings,
 ) -> dict[str, Any]:
     chips_path = f"{resources_path}.limits[{TPU}]"
-    chips = int(_number(requests[TPU], chips_path, findings))
+    chips = int(parse_quantity(requests[TPU]) or 0)
     family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
     topology = labels.get(TOPOLOGY_LABEL)
     if family is None and TPU_LABEL in labels:
@@ -240,9 +255,10 @@ def _tpu_machine(
 
 def _disk_spec(requests: Mapping[str, Any], path: str, findings: Findings) -> dict[str, Any] | None:
     requested = requests.get("ephemeral-storage")
-    if requested is None:
+    amount = parse_quantity(requested)
+    if amount is None:
         return None
-    requested_gib = int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP))
+    requested_gib = int((amount / GIB).to_integral_value(ROUND_UP))
     size_gib = max(DISK_GIB, requested_gib + DISK_GIB // 2)
     findings.substitute(
         path,
@@ -276,11 +292,3 @@ def _check_labels(labels: Mapping[str, str], path: str, findings: Findings) -> N
     for name, value in labels.items():
         if name not in known:
             findings.drop(f"{path}[{name}]", value, reason)
-
-
-def _number(value: object, path: str, findings: Findings) -> Decimal:
-    number = parse_quantity(value)
-    if number is None:
-        findings.refuse(path, f"is {value!r}, which is not a quantity", "16Gi")
-        return Decimal(0)
-    return number

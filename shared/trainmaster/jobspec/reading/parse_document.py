@@ -7,6 +7,7 @@ for its imports.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,13 +21,19 @@ from trainmaster.jobspec.reading.json_limits import (
 )
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
+_COMMENTS: Final = ("//", "/*", "#")
+_STRING_OR_LAST_COMMA: Final = re.compile(
+    r"""(?P<string> " (?:[^"\\] | \\.)* (?:"|\Z) ) | ,(?=\s*[}\]])""", re.VERBOSE | re.DOTALL
+)
+"""A string, in which nothing is replaced, or a comma behind the last value of a collection."""
 
 
 def parse_document(data: bytes, name: str) -> Mapping[str, object]:
     """Return the document as written.
 
     `name`: that of the file or message, for the problem's text; with the ending `.json` the
-    document must be JSON. Any other may be JSON or YAML. Raises InvalidJob.
+    document must be JSON. Any other may be JSON or YAML. JSON may have a comma behind a last value,
+    which YAML allows: gcloud reads every `--config` as YAML. Raises InvalidJob.
     """
     if len(data) > DOCUMENT_BYTES_MAX:
         raise invalid(
@@ -76,10 +83,15 @@ def _from_json(text: str, name: str) -> object:
 
     try:
         parsed: object = json.loads(
-            text, object_pairs_hook=reject_duplicates, parse_constant=reject_constant
+            _without_last_commas(text),
+            object_pairs_hook=reject_duplicates,
+            parse_constant=reject_constant,
         )
     except json.JSONDecodeError as error:
         where = f"{name}, line {error.lineno}, column {error.colno}"
+        if text.startswith(_COMMENTS, error.pos):
+            problem = f"{where}: is a comment, which JSON does not have"
+            raise invalid(problem, "the file without comments, or YAML in a file .yaml") from None
         raise invalid(
             f"{where}: is not JSON: {error.msg}", '{"trainingInput": {"region": "us-central1"}}'
         ) from None
@@ -88,6 +100,11 @@ def _from_json(text: str, name: str) -> object:
     except ValueError as error:  # Python refuses integers of thousands of digits
         raise invalid(f"{name}: {error}", "1000000") from None
     return parsed
+
+
+def _without_last_commas(text: str) -> str:
+    """Return the text with a space for each comma behind a last value, so that places stay."""
+    return _STRING_OR_LAST_COMMA.sub(lambda match: match["string"] or " ", text)
 
 
 def _from_yaml(text: str, name: str) -> object:

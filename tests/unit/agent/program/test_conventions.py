@@ -4,6 +4,7 @@ the platform.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Final
@@ -184,3 +185,16 @@ def test_no_default_changes_a_variable_of_the_user_or_the_platform(
         **secrets,
         **platform,
     }
+
+
+def test_workers_addresses_are_those_of_tf_config() -> None:
+    cluster = {"chief": ["c-0:2222"], "worker": ["w-0:2222", "w-1:2222"]}
+    platform = {**PLATFORM, "TF_CONFIG": json.dumps({"cluster": cluster})}
+    variables = launch_variables(platform, 0)
+    assert variables["WORKER_ADDRS"] == "w-0,w-1"
+    assert variables["WORKER_PORT"] == "2222"
+
+
+def test_cluster_without_workers_has_no_addresses_of_workers() -> None:
+    platform = {**PLATFORM, "TF_CONFIG": json.dumps({"cluster": {"chief": ["c-0:2222"]}})}
+    assert "WORKER_ADDRS" not in launch_variables(platform, 0)

@@ -5,11 +5,13 @@ It fits the error, the runtime and the way of submission.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.support.jobs import CHIEF, a_plan, exited
+from tests.support.jobs import CHIEF, a_plan, change_plan, exited
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
-from trainmaster.core.model.plan import Container, Plan, Program
+from trainmaster.core.model.plan import Container, Dialect, GcsFolder, Plan, Program
 from trainmaster.core.rules.messages import replica_failed, summary
 from trainmaster.core.rules.remedies import FOLDER_MODULE, RUNTIMES_WITH, remedy_of_exit
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
@@ -46,6 +48,11 @@ def error(type_: str, message: str) -> ProgramError:
             error("ModuleNotFoundError", "No module named 'pandas'"),
             "Add pandas to `install_requires`",
         ),
+        (
+            error("ValueError", "environment variable RANK expected, but not set"),
+            "start the program with torchrun, or ask for each variable",
+        ),
+        (error("KeyError", "'LOCAL_RANK'"), "such as `RANK: $(RANK)`"),
         (
             error("ModuleNotFoundError", "No module named 'hypertune'"),
             "Add cloudml-hypertune to",
@@ -325,7 +332,7 @@ def test_remedy_of_a_folders_requirement_names_requirements_txt(output: str, exp
 
 
 def test_file_that_the_program_itself_names_absolutely_has_no_advice() -> None:
-    message = "[Errno 2] No such file or directory: '/gcs/bucket/model.pt'"
+    message = "[Errno 2] No such file or directory: '/data/model.pt'"
     event = exited(CHIEF, 1, error=error("FileNotFoundError", message))
     assert remedy_of_exit(event, a_job_plan(FOLDER)) == ""
 
@@ -343,3 +350,55 @@ def test_runtime_of_a_module_is_the_newest_that_names_it(module: str, version: s
     ]
     own = [name for name in having if len(having) < len(RUNTIMES)] or [version]
     assert version == own[-1]
+
+
+@pytest.mark.parametrize(
+    ("gcs", "expected"), [(GcsFolder.OFF, "gcs: true"), (GcsFolder.REQUIRED, "")]
+)
+def test_file_below_gcs_has_advice_only_where_nothing_is_mounted(
+    gcs: GcsFolder, expected: str
+) -> None:
+    message = "[Errno 2] No such file or directory: '/gcs/bucket/model.pt'"
+    event = exited(CHIEF, 1, error=error("FileNotFoundError", message))
+    text = remedy_of_exit(event, change_plan(a_job_plan(FOLDER), gcs=gcs))
+    assert expected in text
+    assert bool(text) == bool(expected)
+
+
+DISK_FULL = "[Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("raised", "tail", "expected"),
+    [
+        (error("OSError", DISK_FULL), "", "disk of 100 GB is full"),
+        (error("OSError", f"{DISK_FULL}: 'ckpt/3.pt'"), "", "`diskConfig.bootDiskSizeGb: 200`"),
+        (error("OperationalError", "database or disk is full"), "", "bootDiskSizeGb: 200"),
+        (
+            error(
+                "RuntimeError", "[enforce fail] . PytorchStreamWriter failed writing file data/0"
+            ),
+            "",
+            "bootDiskSizeGb: 200",
+        ),
+        (None, "tar: a.tar: Cannot write: No space left on device\n", "bootDiskSizeGb: 200"),
+        (error("OSError", f"{DISK_FULL}: '/dev/shm/torch_1'"), "", "shared memory"),
+    ],
+)
+def test_remedy_of_a_full_disk_names_its_size_and_a_larger_one(
+    raised: ProgramError | None, tail: str, expected: str
+) -> None:
+    assert expected in advice(exited(CHIEF, 1, error=raised, tail=tail))
+
+
+def test_remedy_of_a_full_disk_names_the_field_of_the_jobs_format() -> None:
+    plan = a_job_plan()
+    plan = replace(plan, origin=replace(plan.origin, dialect=Dialect.VERTEX))
+    text = remedy_of_exit(exited(CHIEF, 1, error=error("OSError", DISK_FULL)), plan)
+    assert "`diskSpec.bootDiskSizeGb: 200`" in text
+
+
+def test_remedy_of_an_installation_that_fills_the_disk_names_the_disk() -> None:
+    tail = f"ERROR: Could not install packages due to an OSError: {DISK_FULL}"
+    event = exited(CHIEF, 1, cause=ExitCause.INSTALL, tail=tail)
+    assert "bootDiskSizeGb: 200" in remedy_of_exit(event, a_job_plan(FOLDER))
