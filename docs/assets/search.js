@@ -1,5 +1,5 @@
 // The search of the site: ranks passages by any of the words of a query, pages for users before internals.
-// search-index.js, which `make docs` writes, sets `searchIndex`. The site needs no web server, so nothing is fetched.
+// search-index.js, which `make docs` writes, sets `searchIndex`. Nothing is fetched: the site needs no web server.
 "use strict";
 
 const SOURCE = document.currentScript?.src; // empty for a test that adds the text of this script
@@ -13,8 +13,9 @@ const INTERNAL_WEIGHT = 0.45; // of pages for those who change Trainmaster
 const SATURATION = 1.2; // a word that occurs often counts little more than one that occurs once
 const LENGTH_MEAN = 30; // words of a passage
 const STOP_WORDS = new Set(
-  ("a an and are as at be but by can did do does for from get got has have how i if in into is it its me my of on or our so some" +
-    " that the their them then there these this to want was we what when where which who why will with you your").split(" "),
+  ("a an and are as at be but by can did do does for from get got has have how i if in into is it its me my of on or" +
+    " our so some that the their them then there these this to want was we what when where which who why will with" +
+    " you your").split(" "),
 );
 
 // Returns the words of a text, in lower case. A name such as bootDiskSizeGb counts as a whole and by its parts.
