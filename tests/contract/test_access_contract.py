@@ -13,10 +13,10 @@ from google.auth import jwt
 from tests.support.serving import serving
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.ports import Access, CallersProjectError, UnknownTokenError
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.services import iam
+from trainmaster_local.memory.access import MemoryAccess
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"

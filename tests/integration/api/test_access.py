@@ -35,9 +35,9 @@ from trainmaster.api.permissions import (
 )
 from trainmaster.api.routes import ROUTES
 from trainmaster.errors import TemporaryError
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import push
 from trainmaster.ports import CallersProjectError, UnknownTokenError
+from trainmaster_local.memory.access import MemoryAccess
 
 CALLS = [
     ("POST", JOBS, CREATE),

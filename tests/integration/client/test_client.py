@@ -28,9 +28,9 @@ from trainmaster import (
     TemporaryError,
 )
 from trainmaster.core.model.job import JobState
-from trainmaster.memory.access import MemoryAccess
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.wiring import objects
+from trainmaster_local.memory.access import MemoryAccess
+from trainmaster_local.memory.objects import MemoryObjects
 
 MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
 

@@ -17,7 +17,7 @@ from tests.support.stack import eventually
 from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
-from trainmaster.memory.objects import MemoryObjects
+from trainmaster_local.memory.objects import MemoryObjects
 
 Run = Callable[..., Result]
 

@@ -18,7 +18,7 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.transitions.change import Effect
-from trainmaster.memory.bus import MemoryBus
+from trainmaster_local.memory.bus import MemoryBus
 
 PATHS = (
     "/jobs",
