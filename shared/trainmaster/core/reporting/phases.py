@@ -238,15 +238,15 @@ def kept_spans(history: History, machines: MachineSet) -> tuple[Span, ...]:
 
 def _kept_span(job: Job, vm: KeptVm, start: datetime, end: datetime | None) -> Span:
     return Span(
-        vm.replica_id,
-        job.attempt,
-        0,
-        vm.vm_generation,
-        Phase.KEPT,
-        start,
-        end,
-        job.placed.plan.group(vm.replica_id.task_type).purchase.price,
-        job.placement.zone_index,
+        replica_id=vm.replica_id,
+        attempt=job.attempt,
+        incarnation=0,
+        vm_generation=vm.vm_generation,
+        phase=Phase.KEPT,
+        start=start,
+        end=end,
+        price=job.placed.plan.group(vm.replica_id.task_type).purchase.price,
+        candidate=job.placement.zone_index,
     )
 
 
