@@ -130,6 +130,16 @@ def job_without_faults() -> PhaseCost:
     return total
 
 
+SWEEP_READS: Final = {
+    "each sweep": 2,
+    "each sweep, if there are limits": 3,
+    "a running job": 4,
+    "a job that waits for its admission": 0,
+}
+"""What a sweep and its requests read in a minute without a change.
+
+Every tenth minute, a running job is read with all replicas; every hour, a pass reads all live jobs.
+"""
 JOBS: Final = 10_000
 REPLICAS: Final = 10
 """The installation of docs/scale.md."""
@@ -157,6 +167,8 @@ def tables() -> str:
     )
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
     lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())
+    lines.extend(["", "| in a minute without a change | reads |", "| --- | --- |"])
+    lines.extend(f"| {part} | {count} |" for part, count in SWEEP_READS.items())
     return "\n".join(lines)
 
 

@@ -138,6 +138,7 @@ class Examiner:
                 for at_s, _, kind in self._job.faults
                 if kind in ANNOUNCED
                 and at_s > max(program.started_s - NOTICED_S, now_s - ASKED_AGAIN_S)
+                and at_s + NOTICE_S > program.asked_s
             ),
             default=math.inf,
         )

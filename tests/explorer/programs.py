@@ -102,6 +102,8 @@ class Program:
     """Ranks of the members that are missing in its round, as it was told."""
     was_asked: bool = False
     """Whether all members were asked to save while it ran."""
+    asked_s: float = 0.0
+    """When all members were asked to save while it ran, at last."""
     saves_until_s: float = 0.0
     saved_s: list[float] = field(default_factory=list)
     """When it was asked to save with its peers, and did."""
@@ -235,6 +237,7 @@ class Programs:
         """All members are asked to save. Some exit then, some go on, and some know no signal."""
         world = self._world
         program.was_asked = True
+        program.asked_s = world.now_s
         world.log("asked", program)
         is_able = program.catches and not program.process.is_still
         if is_able:

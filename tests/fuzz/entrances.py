@@ -40,7 +40,10 @@ from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.gcp.project_access import _signed_scopes
 from trainmaster.gcp.vm_labels import parse_heartbeat
-from trainmaster.jobspec import InvalidJob, accept, job_id_from, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import agent_messages, google_events, internal_requests, push
 from trainmaster.messaging.reported_metric import decode_reported_metric

@@ -69,6 +69,10 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "open_notifications": lambda store, world: store.open_notifications(5),
     "live_jobs": lambda store, world: store.live_jobs(),
+    "live_pages": lambda store, world: [
+        list(store.live_pages(waiting=waiting)) for waiting in (True, False)
+    ],
+    "overdue_waits": lambda store, world: store.overdue_waits(NOW),
     "queue": lambda store, world: store.queue(),
     "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: [

@@ -178,9 +178,8 @@ def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
         state = loaded.state
         if state.job.state == "QUEUED":
             record.record(ProvisioningStarted(job_id, deps.clock()), deps)
-        steps = vm_steps(
-            state.job, desired_vms(state.job, state.replicas), machines.fleet.list_vms(job_id)
-        )
+        desired = desired_vms(state.job, state.replicas, deps.clock())
+        steps = vm_steps(state.job, desired, machines.fleet.list_vms(job_id))
         inserts = Inserts()
         for step in steps:
             metadata = partial(

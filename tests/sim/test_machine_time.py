@@ -21,7 +21,7 @@ from trainmaster.core.reporting.goodput import Goodput, goodput_of
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.lost_work import written_objects
 from trainmaster.core.reporting.phases import Span, replica_spans
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.simulator.history import History
 from trainmaster.simulator.scenarios.fault_profiles import (
     CAPACITY,

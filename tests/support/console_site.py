@@ -20,6 +20,7 @@ from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn
 from trainmaster.console.web import create_app
+from trainmaster.cost.report import CostSources
 from trainmaster.errors import TemporaryError
 from trainmaster_emulators.logging.entries import Entries, Row, parse_entry
 from trainmaster_emulators.logging.log_filter import parse
@@ -42,6 +43,7 @@ class Site:
     """Calls until the quota of Cloud Logging is used up; None: it never is."""
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
+    cost_sources: CostSources = field(default_factory=CostSources)
     _log: Entries | None = None
     _logged: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The entries of `_log` by their identity, which no other entry gets while they are kept."""
@@ -62,6 +64,7 @@ class Site:
             clock=lambda: self.world.now,
             limits=self.world.limits,
             ml_unit_price=None,
+            cost_sources=self.cost_sources,
             actions=Actions(
                 lambda: self.world.deps, lambda: all_denied(READ_ONLY) if self.is_read_only else {}
             ),

@@ -58,7 +58,10 @@ def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: 
     job = job or a_job()
     state = Round(number, is_held=True, began_at=at(10), ordered_at=at(90), stopped_by=WORKER_0)
     given = {replica.replica_id: replica for replica in replicas}
-    members = [given.get(member) or a_replica(member, incarnation=number) for member in MEMBERS]
+    members = [
+        given.get(member) or a_replica(member, incarnation=number, ordered_at=at(10))
+        for member in MEMBERS
+    ]
     return a_state(*members, job=replace(job, round=replace(state, **fields)))  # type: ignore[arg-type]
 
 

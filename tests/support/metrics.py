@@ -66,7 +66,7 @@ class FakeMetrics:
             for (metric, pairs), all_points in self.series.items()
             if (labels := dict(pairs)) and metric is query.metric
             if query.replica in ("", labels[Label.TASK_ID])
-            and labels.get(Label.JOB, query.job_id) == query.job_id
+            and (not query.job_id or labels.get(Label.JOB, query.job_id) == query.job_id)
             if (
                 points := tuple(
                     point for point in all_points if query.start < point.at <= query.end

@@ -21,7 +21,7 @@ from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
-from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.model.vm_config import ACTIONS, IncarnationKey
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.agent.setup.setup import Setup
@@ -299,21 +299,26 @@ class ScriptedVm:
             self.reporter.acceptances.pop()()
 
     def _direct(self, event: str) -> None:
-        self.incarnation += event in NEXT
+        """Write a directive. A writer that is late writes an older one, which changes nothing."""
+        is_next = event in NEXT
+        self.incarnation += is_next
         if not self.incarnation:
             return
-        pause_s = 1e9 if event == RUN_AFTER_PAUSE else 0
-        self.action = ORDERS[event]
-        if self.action != "run":
-            self.withdrawn.add(self.incarnation)
-        directive = {
-            "attempt": 1,
-            "incarnation": self.incarnation,
-            "action": self.action,
-            "pause_s": pause_s,
-        }
-        self._directive = json.dumps(directive)
-        self.inbox.watchers[DIRECTIVE](self._directive)
+        action = ORDERS[event]
+        directive = json.dumps(
+            {
+                "attempt": 1,
+                "incarnation": self.incarnation,
+                "action": action,
+                "pause_s": 1e9 if event == RUN_AFTER_PAUSE else 0,
+            }
+        )
+        if is_next or ACTIONS.index(action) >= ACTIONS.index(self.action):
+            self.action = action
+            if action != "run":
+                self.withdrawn.add(self.incarnation)
+            self._directive = directive
+        self.inbox.watchers[DIRECTIVE](directive)
 
     def _die(self) -> None:
         self._is_dead = True

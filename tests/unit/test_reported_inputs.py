@@ -23,7 +23,9 @@ from trainmaster.core.events import ProgramError
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.rules.remedies import remedy_of_exit
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob, accept, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.program_errors.meaning import Meaning, Place, meaning_of
 from trainmaster.wiring.folders import read_requirements
 

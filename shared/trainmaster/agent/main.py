@@ -192,6 +192,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if monitor is not None:
         inbox.start_thread(functools.partial(monitor.run, agent.stall_watch.quiet))
     agent.run()
+    if monitor is not None:
+        monitor.await_last_report()
     return 0
 
 

@@ -11,8 +11,7 @@ from typing import ClassVar, Final
 from trainmaster.api.errors import Json
 from trainmaster.api.vertex_resource import VertexResource, get_field
 from trainmaster.core.model.job import Job
-from trainmaster.jobspec import detect_kind
-from trainmaster.jobspec.reading.document_kinds import VERTEX, DocumentKind
+from trainmaster.jobspec.reading.document_kinds import VERTEX, DocumentKind, detect_kind
 
 
 class CustomJobs(VertexResource):

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.jobspec import InvalidJob
-from trainmaster.jobspec.problems import service_path
+from trainmaster.jobspec.problems import InvalidJob, service_path
 
 Json = dict[str, object]
 

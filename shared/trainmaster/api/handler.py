@@ -32,7 +32,7 @@ from trainmaster.api.request import (
 )
 from trainmaster.api.routes import Route, find_route
 from trainmaster.errors import TemporaryError
-from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging import json_log
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 

@@ -14,15 +14,11 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
-from trainmaster.jobspec import (
-    JOB_ID,
-    detect_kind,
-    job_id_of,
-    parse_document,
-    read_labels,
-    with_time_in_job_id,
-)
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
+from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.fields.labels import read_labels
+from trainmaster.jobspec.job_document import job_id_of, with_time_in_job_id
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import etag, service_view
 
@@ -42,12 +38,19 @@ FIELDS: Final = frozenset(
     }
 )
 """Top-level fields that a filter may name."""
+SCHEDULED_AT: Final = "x-cloudscheduler-scheduletime"
+"""Source: the header that Cloud Scheduler sends with each call."""
 
 
 def create(call: Call, service: Service) -> Json:
-    document = with_time_in_job_id(
-        parse_document(call.request.body, BODY_NAME), _submission_time(call, service)
-    )
+    document = parse_document(call.request.body, BODY_NAME)
+    scheduled = call.request.headers.get(SCHEDULED_AT, "")
+    return create_from(document, submission_time(scheduled, service), call, service)
+
+
+def create_from(document: Mapping[str, object], at: datetime, call: Call, service: Service) -> Json:
+    """Create the job of a document. `at`: the time for a template of its job id."""
+    document = with_time_in_job_id(document, at)
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
@@ -59,15 +62,13 @@ def create(call: Call, service: Service) -> Json:
     return _view(create_job.create_job(document, legal_id, call, service), service)
 
 
-def _submission_time(call: Call, service: Service) -> datetime:
+def submission_time(sent: str, service: Service) -> datetime:
     """Return the time for a template of a job id.
 
-    It is that of the schedule, if one sends the request: the same for all attempts. Source: the
-    header that Cloud Scheduler sends with each call.
+    It is the one that the caller has sent, if any: the same for all attempts of a request.
     """
-    scheduled = call.request.headers.get("x-cloudscheduler-scheduletime", "")
     try:
-        return datetime.fromisoformat(scheduled).astimezone(UTC)
+        return datetime.fromisoformat(sent).astimezone(UTC)
     except (ValueError, OverflowError):
         return service.now()
 

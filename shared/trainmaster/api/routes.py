@@ -1,6 +1,7 @@
 """All methods of the API: address, required permission, handler.
 
-Source of the addresses: both discovery documents, except for `explain`, which is Trainmaster's own.
+Source of the addresses: both discovery documents, except for `submit` and `explain`, which are
+Trainmaster's own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.api import jobs, projects
+from trainmaster.api import jobs, projects, submissions
 from trainmaster.api.custom_jobs import CUSTOM_JOBS
 from trainmaster.api.errors import Json
 from trainmaster.api.permissions import CANCEL, CREATE, GET, LIST, PROJECT, vertex_permissions
@@ -73,6 +74,7 @@ def _vertex_routes(resource: VertexResource) -> Iterator[Route]:
 
 ROUTES: Final = (
     Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates_job=True),
+    Route("POST", f"{_PROJECT}/jobs:submit", CREATE, submissions.submit, creates_job=True),
     Route("GET", f"{_PROJECT}/jobs", LIST, jobs.list_jobs),
     Route("GET", _JOB, GET, jobs.get),
     Route("PATCH", _JOB, CREATE, jobs.patch),

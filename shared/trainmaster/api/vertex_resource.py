@@ -25,9 +25,11 @@ from trainmaster.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.messages import INTERNAL_ERROR, with_log_link
 from trainmaster.flows.user_requests import cancel_job, delete_job
-from trainmaster.jobspec import JOB_ID, detect_kind, has_job_id, parse_document
+from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.job_document import has_job_id
 from trainmaster.jobspec.problems import snake_case
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, DocumentKind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, DocumentKind, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.presentation.job_view import times_view, timestamp
 
 STATES: Final = {
@@ -92,7 +94,11 @@ class VertexResource(ABC):
         return {name: value for name, value in fields.items() if value is not None}
 
     def create(self, call: Call, service: Service) -> Json:
-        sent = self.read_document(parse_document(call.request.body, BODY_NAME))
+        return self.create_from(parse_document(call.request.body, BODY_NAME), call, service)
+
+    def create_from(self, body: Mapping[str, object], call: Call, service: Service) -> Json:
+        """Create the job of a document in the location of the call's address."""
+        sent = self.read_document(body)
         kind = detect_kind(sent)
         # AI_PLATFORM is also the kind of a document that lacks what identifies one.
         if kind not in (self.kind, AI_PLATFORM):

@@ -29,7 +29,8 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.report import CostReport
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import accept, with_job_id
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import with_job_id
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.presentation.cost_view import money_words
 

@@ -11,8 +11,9 @@ from trainmaster.cli.options import OutputFormat, given
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.submit import as_yaml, foreign_notes, problems_text
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob, read_document
 from trainmaster.jobspec.foreign.answer import ForeignFile
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.foreign_files import TITLES
 
 

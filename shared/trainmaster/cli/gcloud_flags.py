@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC, detect_kind
 from trainmaster.wiring.installation import PROJECT, known_variables
 
 _KMS_PARTS: Final = ("kms_project", "kms_location", "kms_keyring", "kms_key")

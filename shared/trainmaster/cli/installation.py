@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from trainmaster.cli.output import complain
 from trainmaster.errors import PermanentError
-from trainmaster.wiring.installation import INSTALLATION, PROJECT, remembered, use_installation
+from trainmaster.wiring.installation import INSTALLATION, PROJECT, known_variables, remembered
 
 if TYPE_CHECKING:
     from trainmaster.ports import Store
@@ -65,6 +65,16 @@ def choose_installation() -> None:
     is_remembered = used == (stored.get("project"), stored.get("installation", ""))
     if is_local or (stored and not is_remembered):
         _say_once(_describe_installation())
+
+
+def use_installation(project: str | None = None) -> bool:
+    """Set the known variables in the environment. False: there are none."""
+    from trainmaster.settings import settings
+
+    variables = known_variables(project)
+    os.environ.update(variables)
+    settings.cache_clear()
+    return bool(variables)
 
 
 def _describe_installation() -> str:

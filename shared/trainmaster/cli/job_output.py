@@ -10,7 +10,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import Trial, Tuning, tuning_job_id
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import JOB_ID
+from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.ports import Store
 
 

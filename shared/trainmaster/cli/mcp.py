@@ -37,15 +37,16 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS, explain
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    parse_document,
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import (
     read_document,
+    with_default_region,
+    with_field,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import with_default_region, with_field
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import JobFilter, Store
 from trainmaster.presentation.printable import printable
 from trainmaster.wiring.installation import REGION, known_variables

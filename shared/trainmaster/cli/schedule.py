@@ -36,16 +36,11 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
 from trainmaster.flows.submit import FORBIDDEN, OVERLAP
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    job_id_of,
-    with_id_from_file,
-    with_time_in_job_id,
-)
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.google_resources import EMAIL
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
+from trainmaster.jobspec.job_document import job_id_of, with_id_from_file, with_time_in_job_id
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from trainmaster.messaging import topics
 from trainmaster.setting_formats import REGION_NAME
 from trainmaster.settings import settings

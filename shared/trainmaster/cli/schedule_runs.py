@@ -21,7 +21,7 @@ from cronsim import CronSim, CronSimError
 from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import job_id_of
+from trainmaster.jobspec.job_document import job_id_of
 from trainmaster.ports import Store
 
 RUNS_CHECKED: Final = 3_000

@@ -20,15 +20,9 @@ from trainmaster.cli.options import OutputFormat, parse_duration
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import (
-    AcceptedSpec,
-    accept,
-    detect_kind,
-    with_job_id,
-    with_time_in_job_id,
-)
-from trainmaster.jobspec.job_document import field_at
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.job_document import field_at, with_job_id, with_time_in_job_id
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
 from trainmaster.wiring.folders import job_of_folder
 
 if TYPE_CHECKING:

@@ -22,30 +22,32 @@ import yaml
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
 from trainmaster.cli.gcloud_flags import apply_flags, parse_list
-from trainmaster.cli.installation import choose_installation, open_store, user_name
+from trainmaster.cli.installation import (
+    choose_installation,
+    open_store,
+    use_installation,
+    user_name,
+)
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    read_document,
-    with_id_from_file,
-    with_job_id,
-    with_time_in_job_id,
-)
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.foreign.answer import Answer, ForeignFile
 from trainmaster.jobspec.job_document import (
     field_at,
     listed_substitutions,
+    read_document,
     with_default_region,
     with_field,
+    with_id_from_file,
+    with_job_id,
+    with_time_in_job_id,
 )
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
 from trainmaster.jobspec.reading.foreign_files import TITLES
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
@@ -60,7 +62,7 @@ from trainmaster.wiring.folder_checks import (
     with_chosen_runtime,
 )
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
-from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
+from trainmaster.wiring.installation import BUCKET, REGION, known_variables
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""

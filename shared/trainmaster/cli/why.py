@@ -31,7 +31,9 @@ from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+from trainmaster.jobspec.fields.exit_policy import read_exit_policy
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.failing import Failing, failing_of, with_failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -15,24 +16,9 @@ from typing import Any, Final
 from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import Job, JobFailedError, job_of
 from trainmaster.errors import InvalidJobError, PermanentError
-from trainmaster.gcp.job_log import LogEntries
+from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.gcp.tools.jobs_api import JobsApi
-from trainmaster.jobspec import (
-    InvalidJob,
-    detect_kind,
-    job_file_of,
-    job_id_of,
-    read_document,
-    with_id_from_file,
-    with_job_id,
-    with_time_in_job_id,
-)
-from trainmaster.jobspec.job_document import field_at, with_default_region
-from trainmaster.jobspec.problems import snake_case
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
-from trainmaster.wiring.folder_checks import check_folder, refuse_folder, with_chosen_runtime
-from trainmaster.wiring.folders import with_folder
 from trainmaster.wiring.installation import (
     API,
     BUCKET,
@@ -85,43 +71,25 @@ class Client:
         another job, or fails if the job id was used. Raises InvalidJobError with every problem of
         the job.
         """
-        if job is None and folder is None:
+        region = region or self._known.get(REGION)
+        if folder is not None:
+            # Most programs submit no folder, and need no checks of one.
+            from trainmaster.client.folder_job import job_of_folder
+
+            bucket = self._known.get(BUCKET, "")
+            job = job_of_folder(job, Path(folder), command, region, bucket)
+        if job is None:
             raise PermanentError(
                 "job: is required, unless there is a folder: submit(folder='.', command=[…])"
             )
-        region = region or self._known.get(REGION)
-        named = with_id_from_file({}, Path(folder or "").resolve().name) if job is None else job
-        document = with_default_region(_read(named, region), region)
-        if folder is not None:
-            from trainmaster.wiring.objects import objects
-
-            document, _ = with_chosen_runtime(document, Path(folder), command)
-            refuse_folder(check_folder(document, Path(folder), command))
-            document = with_folder(
-                document, Path(folder), self._known.get(BUCKET, ""), objects(), command
-            )
-        job_id = job_id_of(document)
-        invocation = str(uuid.uuid4())
-        kind = detect_kind(document)
-        if kind is AI_PLATFORM:
-            if job_id is None:
-                raise InvalidJobError("jobId: is required. Example: jobId: digits_{time}")
-            return job_of(self._api.call("POST", kind.collection, document, invocation))
-        location = field_at(document, (EXTENSION, "region")) or region
-        if location is None:
-            raise InvalidJobError(
-                "trainmaster.region: is required. Example: trainmaster: {region: us-central1}"
-            )
-        sent = with_job_id(kind.wrapped(document), None)
-        # gcloud fills in the same fields, which the API requires.
-        defaults: dict[str, Any] = {"displayName": job_id or "job"}
-        if kind is VERTEX_TUNING:
-            defaults |= {"maxTrialCount": 1, "parallelTrialCount": 1}
-        for name, value in defaults.items():
-            if snake_case(name) not in sent:
-                sent.setdefault(name, value)
-        collection = f"locations/{location}/{kind.collection}"
-        return job_of(self._api.call("POST", collection, sent, invocation))
+        file_name, document = _text_of(job)
+        body = {
+            "document": document,
+            "fileName": file_name,
+            "region": region or "",
+            "time": datetime.now(UTC).isoformat(),
+        }
+        return job_of(self._api.call("POST", "jobs:submit", body, str(uuid.uuid4())))
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now.
@@ -209,21 +177,16 @@ class Client:
         )
 
 
-def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:
-    """Return the job file of a file or of a mapping, with the time in its job id."""
+def _text_of(job: str | Path | Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the job's file, and its text; a mapping has no name."""
     try:
         if isinstance(job, Mapping):
-            document = job_file_of(job, region)
-        else:
-            document = _read_file(Path(job), region)
-        return with_time_in_job_id(document, datetime.now(UTC))
+            return "", json.dumps(dict(job), allow_nan=False)
+        file = Path(job)
+        return file.name, file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PermanentError(f"there is no file {job}") from None
-    except InvalidJob as invalid:
-        source = "job" if isinstance(job, Mapping) else job
-        raise InvalidJobError(f"{source}: {invalid}") from None
-
-
-def _read_file(file: Path, region: str | None) -> dict[str, Any]:
-    """Return the job file with the file's name in its job id, if it has none."""
-    return with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
+    except UnicodeDecodeError as error:
+        raise InvalidJobError(f"{job}: is not UTF-8 text: {error.reason}") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidJobError(f"job: is not JSON: {error}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, g, redirect, request
 
+from trainmaster.console.pages.cancellation import read_cancellation
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.labels_form import LabelsForm, new_labels_form, parse_labels
 from trainmaster.console.pages.submission import (
@@ -26,9 +27,11 @@ from trainmaster.console.pages.submission import (
 from trainmaster.console.pages.view import View
 from trainmaster.console.rendering import console_of_app, render_page
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.problems import InvalidJob
 
 POLL_SUBMISSION_S: Final = 2
+CANCEL_MAX: Final = 100
+"""Jobs that one form cancels: each takes a commit, and a request may last a minute."""
 KEY_BYTES: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -67,6 +70,33 @@ def cancel(job_id: str) -> Any:
     console = console_of_app()
     console.actions.cancel(find_job(console, job_id).job_id, g.user.name)
     return redirect(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
+
+
+@routes.get("/cancel")
+def confirm_cancel_several() -> Response:
+    """Not below `/jobs`, where it would hide a job of this id."""
+    console = console_of_app()
+    jobs = [find_job(console, job_id) for job_id in _chosen(request.args.getlist("job"))]
+    return render_page("cancel_several.html", page=read_cancellation(console, jobs))
+
+
+@routes.post("/cancel")
+def cancel_several() -> Any:
+    """Cancel the jobs as the signed-in user. Those that have ended stay as they are."""
+    console = console_of_app()
+    jobs = [find_job(console, job_id) for job_id in _chosen(request.form.getlist("job"))]
+    for job in jobs:
+        console.actions.cancel(job.job_id, g.user.name)
+    return redirect("/jobs", HTTPStatus.SEE_OTHER)
+
+
+def _chosen(job_ids: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(job_ids))
+    if not 1 <= len(chosen) <= CANCEL_MAX:
+        raise PermanentError(
+            f"job: must name 1 to {CANCEL_MAX} jobs; {len(chosen)} are selected in the list"
+        )
+    return chosen
 
 
 @routes.get("/jobs/<job_id>/clone")

@@ -80,7 +80,7 @@ def jobs() -> Response:
     poll_s = POLL_SCANNED_LIST_S if filters.needs_scan else POLL_LIST_S
     return render_page(
         "jobs.html",
-        None if filters.after else poll_s,
+        poll_s if filters.is_first_page else None,
         page=read_job_list(console_of_app(), filters),
     )
 

@@ -24,13 +24,9 @@ from trainmaster.flows.job_creation.intake import (
     check_allowed,
     create_job,
 )
-from trainmaster.jobspec import (
-    AcceptedSpec,
-    InvalidJob,
-    job_id_of,
-    read_document,
-    with_time_in_job_id,
-)
+from trainmaster.jobspec.accept import AcceptedSpec
+from trainmaster.jobspec.job_document import job_id_of, read_document, with_time_in_job_id
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Incidents, JobQueries, Rejection
 

@@ -10,22 +10,26 @@ The sweep requests from `provision`, which alone may list and delete VMs:
 Then it publishes the notifications that their events left open, and records passed deadlines and
 costs, because no event arrives when time passes.
 
-A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one
-job does not stop the sweep of the others.
+A job in which nothing changes costs a few reads in each sweep, whatever its size, and one that
+waits in the admission queue costs none. Jobs are read in parts, so that the memory of a sweep does
+not grow with their number. An error of one job does not stop the sweep of the others.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from datetime import datetime
 
 from trainmaster.core.events import CostChecked, DeadlinePassed
-from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.core.rules.user_requests import must_check_cost, passed_deadline
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit import notify
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning import admission
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import (
     ProvisionRequest,
@@ -44,31 +48,41 @@ def handle(deps: Deps) -> tuple[str, ...]:
     Raises TemporaryError at the end if a passed deadline could not be recorded.
     """
     now = deps.clock()
-    live = deps.store.live_jobs()
-    live_jobs = live.jobs
-    waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
-    changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
-    pending = set(deps.store.jobs_with_pending())
-    job_ids = sorted((changing | pending) - waiting - set(live.unreadable))
+    wanted = set(deps.store.jobs_with_pending())
+    due: list[Job] = []
+    unreadable: set[str] = set()
+    for page in deps.store.live_pages(waiting=not deps.limits):
+        wanted.update(job.job_id for job in page.jobs if needs_reconciliation(job, now))
+        due.extend(job for job in page.jobs if _is_due(job, now))
+        unreadable.update(page.unreadable)
+    is_pass_due = False
+    if deps.limits:
+        queue = deps.store.queue()
+        is_pass_due = admission.is_pass_due(queue, deps)
+        wanted -= set(queue.waits)
+        due.extend(deps.store.overdue_waits(now))
+    job_ids = sorted(wanted - unreadable)
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
     requests.append(encode_orphan_search())
-    if deps.limits:
+    if is_pass_due:
         requests.append(encode_admission_pass())
     deps.bus.publish_all(topics.PROVISION, requests)
     if deps.notifications is not None:
         notify.publish_open(deps.notifications, deps.store, deps.clock)
-    _record_deadlines(live_jobs, deps)
+    _record_deadlines(due, deps)
     return tuple(job_ids)
 
 
-def _waits_for_admission(job: Job, deps: Deps) -> bool:
-    """Whether one admission pass decides about this job together with all others."""
-    return bool(deps.limits) and job.state is JobState.QUEUED and job.tuning is None
+def _is_due(job: Job, now: datetime) -> bool:
+    """Whether a deadline of the job has passed, or its cost must be computed."""
+    return passed_deadline(job, now) is not None or (
+        job.plan.limits.cap is not None and must_check_cost(job, now)
+    )
 
 
-def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
+def _record_deadlines(jobs: Iterable[Job], deps: Deps) -> None:
     failed = []
-    for job in live_jobs:
+    for job in jobs:
         now = deps.clock()
         try:
             if deadline := passed_deadline(job, now):

@@ -25,15 +25,10 @@ from trainmaster.flows.job_creation.intake import (
 )
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
-from trainmaster.jobspec import (
-    InvalidJob,
-    Problem,
-    accept,
-    job_id_from,
-    read_document,
-    with_job_id,
-    with_time_in_job_id,
-)
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.job_document import read_document, with_job_id, with_time_in_job_id
+from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.messaging import google_events, topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Objects

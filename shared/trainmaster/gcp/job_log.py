@@ -1,4 +1,4 @@
-"""The JobLog on Cloud Logging, and reading it.
+"""The JobLog on Cloud Logging. `log_entries` reads it.
 
 VMs write their own lines (`trainmaster.agent.reporting.cloud_log`).
 """
@@ -9,32 +9,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import LOG_ID, own
 from trainmaster.core.model.job import public_id
 from trainmaster.core.model.tuning import trial_number
-from trainmaster.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
+from trainmaster.core.reporting.job_log import SERVICE, ServiceLine
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors
-from trainmaster.gcp.rest_api import RestApi
 
 if TYPE_CHECKING:
     from google.cloud.logging import Client
 
 TIMEOUT_S: Final = 3.0
 """Deadline of one write: an event must not wait longer for lines that only people read."""
-GOOGLE: Final = "https://logging.googleapis.com"
-PAGE_MAX: Final = 1000
-"""Entries of a page. Source: ListLogEntriesRequest.page_size."""
-PAGE_TIMEOUT_S: Final = 60.0
-"""Deadline of one page: Cloud Logging searches slowly."""
-
-Entry = Mapping[str, Any]
 
 
 class CloudJobLog:
@@ -111,54 +103,3 @@ def _entry(line: ServiceLine) -> dict[str, object]:
         "severity": line.severity.value,
         "jsonPayload": {"message": line.message},
     }
-
-
-class LogEntries:
-    """The log entries of all jobs, read page by page.
-
-    `endpoint`: an emulator's; empty: Google's. Thread-safe.
-
-    google-cloud-logging is not used: its HTTP client rounds times to the microsecond and hides page
-    tokens, and a job's lines differ by nanoseconds (`presentation.log_reader`). Its gRPC client
-    cannot reach the local stack's emulator.
-    """
-
-    def __init__(
-        self,
-        project: str,
-        endpoint: str,
-        installation: str | None = None,
-        timeout_s: float = PAGE_TIMEOUT_S,
-    ) -> None:
-        self._project = project
-        self._log = f"projects/{project}/logs/{own(LOG_ID, installation)}"
-        self._api = RestApi(GOOGLE, endpoint, timeout_s)
-
-    def page(
-        self,
-        filter_text: str,
-        token: str = "",
-        *,
-        newest_first: bool = False,
-        limit: int = PAGE_MAX,
-    ) -> tuple[Sequence[Entry], str]:
-        """Return entries that match the filter, the oldest first, and the token of the next page,
-        or an empty one.
-
-        `newest_first` reverses the order; `limit`: at most so many. Raises TemporaryError or
-        PermanentError.
-        """
-        body: dict[str, object] = {
-            "resourceNames": [f"projects/{self._project}"],
-            "filter": f'logName="{self._log}" AND ({filter_text})',
-            "orderBy": "timestamp desc" if newest_first else "timestamp asc",
-            "pageSize": limit,
-        }
-        if token:
-            body["pageToken"] = token
-        with google_errors("read Cloud Logging"):
-            answer: Mapping[str, Any] = self._api.call("POST", "/v2/entries:list", body)
-        return answer.get("entries", []), answer.get("nextPageToken", "")
-
-    def close(self) -> None:
-        self._api.close()

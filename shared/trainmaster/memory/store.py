@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -14,8 +14,9 @@ from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm_names import job_hash, vm_name
-from trainmaster.core.rules.admission_queue import AdmissionQueue
+from trainmaster.core.rules.admission_queue import AdmissionQueue, waits_for_admission
 from trainmaster.core.rules.evidence import ENDS_READ
+from trainmaster.core.rules.user_requests import end_of_wait
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.memory.incidents import Incidents
@@ -30,6 +31,7 @@ from trainmaster.ports import (
     Loaded,
     PendingEntries,
 )
+from trainmaster.ports.store import LIVE_PAGE
 
 JOB = "job"
 
@@ -186,6 +188,17 @@ class MemoryStore(Incidents, Leases):
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
         return LiveJobs(tuple(job for job in jobs if not job.state.is_terminal))
+
+    def live_pages(self, *, waiting: bool) -> Iterator[LiveJobs]:
+        jobs = sorted(self.live_jobs().jobs, key=lambda job: job.job_id)
+        wanted = [job for job in jobs if waiting or not waits_for_admission(job)]
+        for start in range(0, len(wanted), LIVE_PAGE):
+            yield LiveJobs(tuple(wanted[start : start + LIVE_PAGE]))
+
+    def overdue_waits(self, now: datetime) -> tuple[Job, ...]:
+        waiting = [job for job in self.live_jobs().jobs if waits_for_admission(job)]
+        ends = [(job, end_of_wait(job)) for job in waiting]
+        return tuple(job for job, ends_at in ends if ends_at is not None and ends_at <= now)
 
     def queue(self) -> AdmissionQueue:
         return self._queue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -27,6 +27,9 @@ from trainmaster.ports.store_values import (
 
 COMMIT_MAX: Final = timedelta(minutes=2)
 """Longest time that is assumed between the report of a loss and its commit."""
+LIVE_PAGE: Final = 500
+"""Live jobs that are read at a time, so that the memory of a sweep does not grow with their number.
+"""
 LOSSES_READ: Final = 50
 """Losses that are compared with the beginning of a round, at most."""
 FAILING_READ: Final = 1000
@@ -167,6 +170,19 @@ class JobQueries(Protocol):
 
     def live_jobs(self) -> LiveJobs:
         """Return all jobs that have not ended, and the ids of those that cannot be read."""
+        ...
+
+    def live_pages(self, *, waiting: bool) -> Iterator[LiveJobs]:
+        """Yield the jobs that have not ended in parts of at most `LIVE_PAGE`, by id.
+
+        With `waiting` false, queued jobs are left out, and not read either: only admission passes
+        decide about them. Queued tuning jobs are never left out. A job that is stored, admitted or
+        ended in between may be in a part or not.
+        """
+        ...
+
+    def overdue_waits(self, now: datetime) -> tuple[Job, ...]:
+        """Return the queued jobs whose `maxWaitTime` is over, but for tuning jobs."""
         ...
 
     def admission_token(self) -> AdmissionToken:

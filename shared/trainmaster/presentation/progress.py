@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -22,6 +22,8 @@ from trainmaster.presentation.utilization import metrics_end
 
 WINDOW: Final = timedelta(hours=1)
 """Points that a view of the present reads: at most a few hundred."""
+LIST_WINDOW: Final = timedelta(seconds=660)
+"""Points that a list of jobs reads of each of them: two long intervals between reports."""
 GAP: Final = timedelta(seconds=360)
 """Points that are further apart do not belong to one slope: agents report within 300 s."""
 METRICS_MAX: Final = 8
@@ -105,6 +107,19 @@ class Progress:
             )
         return text
 
+    def short_words(self) -> str:
+        """Return `41 %, loss 1.71, 21 min left`: the position, one metric, and the time left."""
+        position = f"step {self.step}" if self.step is not None else ""
+        if self.share is not None:
+            position = f"{int(self.share * 100)} %"
+        parts = [position] if position else []
+        first = min(self.metrics, key=lambda name: "loss" not in name.lower(), default=None)
+        parts += [f"{first} {self.metrics[first]:.4g}"] if first is not None else []
+        parts += [f"{name} is NaN or infinite" for name in self.not_finite]
+        if self.remaining_s is not None:
+            parts.append(f"{rough_words(self.remaining_s)} left")
+        return ", ".join(parts)
+
     def _position_words(self) -> str:
         """Return `41 % (step 123 of 300)`, or what is known of it."""
         count = ""
@@ -154,6 +169,32 @@ def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | N
     end = metrics_end(job, now)
     query = MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)
     return progress_of(job, reader.read(query), now)
+
+
+def final_progress_jobs(jobs: Iterable[Job]) -> dict[str, Progress]:
+    """Return what the documents of jobs that ended say about their progress, by job id."""
+    return {
+        job.job_id: _final_progress(job, job.last_progress, job.ended_at)
+        for job in jobs
+        if job.last_progress is not None and job.ended_at is not None
+    }
+
+
+def read_progress_jobs(
+    reader: MetricReader, jobs: Iterable[Job], now: datetime
+) -> dict[str, Progress]:
+    """Return the progress of those of these jobs that run and have one, by job id, with one call.
+
+    Raises as `MetricReader.read`.
+    """
+    running = {job.job_id: job for job in jobs if job.state is JobState.RUNNING}
+    if not running:
+        return {}
+    by_job: dict[str, list[MetricSeries]] = {job_id: [] for job_id in running}
+    for series in reader.read(MetricQuery("", Metric.PROGRESS, now - LIST_WINDOW, now)):
+        by_job.get(series.labels.get(Label.JOB, ""), []).append(series)
+    found = {job_id: progress_of(job, by_job[job_id], now) for job_id, job in running.items()}
+    return {job_id: progress for job_id, progress in found.items() if progress is not None}
 
 
 def _final_progress(job: Job, last: LastProgress, ended_at: datetime) -> Progress:

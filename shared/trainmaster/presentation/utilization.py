@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports.metrics import (
     RESOURCES,
     Label,
@@ -92,6 +92,34 @@ def read_latest(reader: MetricReader, job: Job, now: datetime) -> tuple[ReplicaU
             if replica in uses:
                 _apply(uses[replica], metric, series)
     return tuple(uses.values())
+
+
+def read_gpu_use_jobs(reader: MetricReader, jobs: Iterable[Job], now: datetime) -> dict[str, float]:
+    """Return the mean use of the GPUs of running jobs in the last minutes, by job id, with one
+    call.
+
+    Jobs without GPUs, or without a value, are left out. Raises as `MetricReader.read`.
+    """
+    asked = {
+        job.job_id
+        for job in jobs
+        if job.state is JobState.RUNNING and any(group.accelerator for group in job.plan.groups)
+    }
+    if not asked:
+        return {}
+    period_s = int(LATEST_S)
+    query = MetricQuery(
+        "",
+        Metric.GPU,
+        now - timedelta(seconds=period_s),
+        now,
+        period_s=period_s,
+        group_by=(Label.JOB,),
+    )
+    use = {
+        series.labels.get(Label.JOB, ""): series.points[-1].value for series in reader.read(query)
+    }
+    return {job_id: min(max(share, 0.0), 1.0) for job_id, share in use.items() if job_id in asked}
 
 
 def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.jobspec import AcceptedSpec
+from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.simulator.history import run
 from trainmaster.simulator.scenarios.fault_profiles import preemptions
 from trainmaster.simulator.scenarios.scenario import Outcome, Scenario, SimJob

@@ -23,7 +23,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
 from trainmaster.gcp.errors import USER_ERRORS, explain
 from trainmaster.gcp.iap_assertions import IapAssertions
-from trainmaster.gcp.job_log import Entry
+from trainmaster.gcp.log_entries import Entry
 from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
 from trainmaster.gcp.retries import EXTRA_S
 from trainmaster.messaging import topics

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import field_at, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.packaging.folder_files import FolderFiles, choose_files, leads_out

@@ -65,16 +65,6 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     return {**known, PROJECT: chosen, INSTALLATION: installation}
 
 
-def use_installation(project: str | None = None) -> bool:
-    """Set the known variables in the environment. False: there are none."""
-    from trainmaster.settings import settings
-
-    variables = known_variables(project)
-    os.environ.update(variables)
-    settings.cache_clear()
-    return bool(variables)
-
-
 def file() -> Path:
     """Return the path of the user's file, by the XDG base directory specification."""
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

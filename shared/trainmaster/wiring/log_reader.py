@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from trainmaster.gcp.job_log import PAGE_TIMEOUT_S, LogEntries
+from trainmaster.gcp.log_entries import PAGE_TIMEOUT_S, LogEntries
 from trainmaster.settings import settings
 
 

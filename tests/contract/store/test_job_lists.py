@@ -18,6 +18,8 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import Change
+from trainmaster.gcp.firestore import job_queries
+from trainmaster.memory import store as memory_store
 from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
 
 
@@ -26,6 +28,35 @@ def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store)
         submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
     assert sorted(job.job_id for job in store.live_jobs().jobs) == ["job_0", "job_1"]
     assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
+
+
+@pytest.mark.parametrize("page", [1, 2, 500])
+def test_live_jobs_are_read_in_parts(
+    store: Store, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (job_queries, memory_store):
+        monkeypatch.setattr(module, "LIVE_PAGE", page)
+    states = (JobState.QUEUED, JobState.RUNNING, JobState.PREPARING, JobState.FAILED)
+    for nth, state in enumerate(states):
+        submit(store, a_job(state, job_id=f"job_{nth}"))
+    for waiting, expected in ((True, ["job_0", "job_1", "job_2"]), (False, ["job_1", "job_2"])):
+        pages = list(store.live_pages(waiting=waiting))
+        assert [job_id for live in pages for job_id in live.job_ids] == expected
+        assert max(len(live.jobs) for live in pages) <= page
+
+
+def test_overdue_waits_are_queued_jobs_whose_max_wait_time_is_over(store: Store) -> None:
+    for job_id, state, wait_s in (
+        ("overdue", JobState.QUEUED, 60),
+        ("in_time", JobState.QUEUED, 61),
+        ("unlimited", JobState.QUEUED, None),
+        ("running", JobState.RUNNING, 60),
+        ("failed", JobState.FAILED, 60),
+    ):
+        job = a_job(state, job_id=job_id, created_at=at(0))
+        limits = replace(job.plan.limits, max_wait_s=wait_s)
+        submit(store, replace(job, plan=replace(job.plan, limits=limits)))
+    assert [job.job_id for job in store.overdue_waits(at(60))] == ["overdue"]
 
 
 def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:

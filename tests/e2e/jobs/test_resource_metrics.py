@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.conftest import Lab
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.gcp.job_log import LogEntries
+from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricSeries
 

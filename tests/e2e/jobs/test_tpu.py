@@ -28,7 +28,7 @@ from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.tpu_fleet import TpuFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.messaging import internal_requests, topics
 
 pytestmark = [

@@ -11,7 +11,7 @@ from tests.integration.api.discovery import faults
 from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.tuning import Tuning, trial_id
-from trainmaster.gcp.job_log import LogEntries
+from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.presentation.job_view import service_view
 
 HEAVY = pytest.mark.heavy(

@@ -161,6 +161,8 @@ def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud,
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: run attempt 2, incarnation 1")
     cloud.direct(1, 7, "stop")
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: stop attempt 1, incarnation 7")
+    cloud.direct(2, 2, "hold")  # a late delivery of the state before the round began
+    vm.wait_for_line("[trainmaster] Ignoring an outdated directive: hold attempt 2, incarnation 2")
     cloud.set("instance/attributes/trainmaster-directive", "{}")
     vm.wait_for_line("[trainmaster] Ignoring a directive that cannot be read")
     cloud.direct(2, 2)
@@ -174,29 +176,28 @@ def test_ended_incarnation_is_not_reported_and_not_started_again(cloud: Cloud, v
     vm.program(BLOCKS)
     cloud.direct(1, 1)
     vm.boot()
-    for number, action in enumerate(("hold", "stop"), start=1):
-        cloud.wait_for_message("vm-ready", (1, number))
-        vm.wait_for_line("START ", number)
-        cloud.direct(1, number, action)
-        vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 15.", number)
-        cloud.direct(1, number, "run")
-        vm.wait_for_line(f"[trainmaster] Directive: run attempt 1, incarnation {number}.", 2)
-        cloud.direct(1, number + 1, "hold")
-        body = cloud.wait_for_message("vm-ready", (1, number + 1)).body
-        assert "ended" not in body, "the directive ended the program"
-        cloud.direct(1, number + 1, "run")
-    vm.wait_for_line("START ", 3)
-    assert len(vm.lines("START ")) == 3
-    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (1, 3))]
+    cloud.wait_for_message("vm-ready", (1, 1))
+    vm.wait_for_line("START ")
+    cloud.direct(1, 1, "stop")
+    vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 15.")
+    cloud.direct(1, 1, "run")
+    vm.wait_for_line("[trainmaster] Ignoring an outdated directive: run attempt 1, incarnation 1.")
+    cloud.direct(1, 2, "hold")
+    body = cloud.wait_for_message("vm-ready", (1, 2)).body
+    assert "ended" not in body, "the directive ended the program"
+    cloud.direct(1, 2, "run")
+    vm.wait_for_line("START ", 2)
+    assert len(vm.lines("START ")) == 2
+    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 
 
-def test_hold_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm: Vm) -> None:
+def test_stop_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.5)
     vm.program(IGNORES_SIGTERM)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START ")
-    cloud.direct(1, 1, "hold")
+    cloud.direct(1, 1, "stop")
     vm.wait_for_line("TERM ")
     cloud.direct(1, 1, "run")
     vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 9.")

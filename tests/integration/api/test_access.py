@@ -41,6 +41,7 @@ from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 CALLS = [
     ("POST", JOBS, CREATE),
+    ("POST", f"{JOBS}:submit", CREATE),
     ("GET", JOBS, LIST),
     ("GET", f"{JOBS}/digits_1", GET),
     ("PATCH", f"{JOBS}/digits_1", CREATE),

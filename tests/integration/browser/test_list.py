@@ -63,6 +63,40 @@ def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compar
         ]
 
 
+def test_all_jobs_of_a_page_are_selected_with_one_box_and_cancelled(browser: Browser) -> None:
+    world = world_of_jobs(5)
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        page.goto("/jobs")
+        page.get_by_label("Select digits_0002").check()
+        select_all = page.get_by_label("Select all jobs of this page")
+        assert select_all.evaluate("box => box.indeterminate")
+        select_all.check()
+        add_job(world, 6)
+        page.locator("#job-digits_0006").wait_for(state="attached")
+        assert not page.get_by_label("Select digits_0006").is_checked(), "it was not there"
+        assert select_all.evaluate("box => box.indeterminate")
+        page.get_by_role("button", name="Cancel the selected jobs").click()
+        page.get_by_role("heading", name="Cancel 4 jobs?").wait_for()
+        assert "not cancelled: digits_0004." in page.locator("#ended").inner_text()
+        page.get_by_role("button", name="Cancel 4 jobs").click()
+        page.wait_for_url("**/jobs")
+        assert chips(page) == {"Queued": 1, "Cancelled": 5}
+
+
+def test_heading_sorts_the_list_and_another_click_reverses_it(browser: Browser) -> None:
+    with opened(browser, world_of_jobs(4)) as (page, _):
+        page.goto("/jobs")
+        job = page.get_by_role("columnheader", name="Job", exact=True)
+        assert job.get_attribute("aria-sort") == "none"
+        job.get_by_role("link").click()
+        page.wait_for_url("**sort=job&order=asc")
+        assert job.get_attribute("aria-sort") == "ascending"
+        assert names(page) == [f"digits_{number:04d}" for number in (1, 2, 3, 4)]
+        job.get_by_role("link").click()
+        page.wait_for_url("**sort=job&order=desc")
+        assert names(page) == [f"digits_{number:04d}" for number in (4, 3, 2, 1)]
+
+
 def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browser: Browser) -> None:
     world = world_of_jobs(60)
     with opened(browser, world, has_prompt_polls=True) as (page, _):

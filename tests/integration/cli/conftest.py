@@ -19,7 +19,7 @@ from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.gcp.job_log import LogEntries
+from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore

@@ -23,8 +23,9 @@ from trainmaster.gcp.clients import TOKEN_FILE
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools import inspection
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.settings import settings
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam

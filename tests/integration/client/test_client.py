@@ -143,8 +143,10 @@ def test_wait_ends_after_its_timeout(running: Running) -> None:
     ("job", "problem"),
     [
         ({"jobId": "digits_1", "trainingInput": {"region": "moon"}}, "training_input.region"),
-        (a_spec(), "jobId: is required"),
-        (BODY, "trainmaster.region: is required"),
+        (a_spec(), "Field: job.job_id Error: is required"),
+        (BODY, "Field: trainmaster.region Error: is required"),
+        ({"jobId": "digits_1", "trainingInput": {1, 2}}, "job: is not JSON: .*set"),
+        ({"jobId": "digits_1", "trainingInput": {"args": [float("nan")]}}, "job: is not JSON"),
     ],
 )
 def test_wrong_job_raises_every_problem(running: Running, job: Any, problem: str) -> None:
@@ -157,7 +159,10 @@ def test_wrong_job_file_raises_every_problem(running: Running, tmp_path: Path) -
     with pytest.raises(PermanentError, match=r"there is no file missing\.yaml"):
         running.client.submit("missing.yaml")
     (tmp_path / "job.yaml").write_text("jobId: [1, 2", encoding="utf-8")
-    with pytest.raises(InvalidJobError, match=r"job\.yaml: Field: job Error"):
+    with pytest.raises(InvalidJobError, match=r"^Field: job Error: job\.yaml, line 2, column 1"):
+        running.client.submit(tmp_path / "job.yaml")
+    (tmp_path / "job.yaml").write_text("jobId: größe", encoding="latin-1")
+    with pytest.raises(InvalidJobError, match=r"job\.yaml: is not UTF-8 text"):
         running.client.submit(tmp_path / "job.yaml")
 
 

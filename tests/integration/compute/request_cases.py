@@ -30,7 +30,7 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -62,7 +62,7 @@ class Case:
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
         """Return the requests for the replicas that lost a VM; if none did, for all replicas."""
         job = self.job()
-        steps = vm_steps(job, desired_vms(job, self._replicas(job)), ())
+        steps = vm_steps(job, desired_vms(job, self._replicas(job), START), ())
         return [
             resource(job, step, self.defaults, METADATA)
             for step in steps

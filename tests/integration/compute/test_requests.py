@@ -20,8 +20,8 @@ from tests.integration.compute.request_cases import (
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.model.job import Label
 from trainmaster.core.model.label_rules import LABELS_MAX
-from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster_emulators.compute.resource_policies import PolicyStore
 from trainmaster_emulators.machines.catalog import Catalog, Links
 from trainmaster_emulators.machines.operations import OperationStore

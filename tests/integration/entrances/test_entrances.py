@@ -34,8 +34,11 @@ from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_file_of, parse_document
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import job_file_of
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.settings import settings
 from trainmaster.wiring import api as wiring

@@ -30,7 +30,8 @@ from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report
 from trainmaster.client import package_staging
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.process.state import StackConfig

@@ -21,7 +21,8 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.gcp.addresses import DnsAddresses
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 ZONE = "us-central1-a"

@@ -22,7 +22,8 @@ from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, CloudLog, Log
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
-from trainmaster.gcp.job_log import CloudJobLog, LogEntries
+from trainmaster.gcp.job_log import CloudJobLog
+from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.presentation.log_reader import BEHIND_LABEL, MISSING_LABEL, PATIENCE_S, LogReader
 
 

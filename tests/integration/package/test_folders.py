@@ -17,7 +17,7 @@ import pytest
 
 from trainmaster.core.model.package_uri import without_generation
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.packaging.archives import wheel_name
 from trainmaster.wiring import folders

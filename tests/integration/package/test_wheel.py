@@ -28,7 +28,7 @@ for name in trainmaster.__all__:
     getattr(trainmaster, name)
 client = trainmaster.Client("my-project", "http://127.0.0.1:1")
 try:
-    client.submit("job.yaml")
+    client.submit("job.yaml", folder=".", command=["true"])
 except trainmaster.InvalidJobError as error:
     print(error)
 from trainmaster.wiring.objects import objects

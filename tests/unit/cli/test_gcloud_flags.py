@@ -18,7 +18,8 @@ from trainmaster.cli.gcloud_command import GcloudCommand, with_flags
 from trainmaster.cli.gcloud_flags import FLAGS, apply_flags
 from trainmaster.cli.submit import read_job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import accept, job_file_of
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import job_file_of
 
 KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 POOL = {

@@ -11,9 +11,14 @@ from typer.testing import CliRunner, Result
 
 from trainmaster import Client, PermanentError
 from trainmaster.cli import installation
-from trainmaster.cli.installation import choose_installation, gcloud_property, user_name
+from trainmaster.cli.installation import (
+    choose_installation,
+    gcloud_property,
+    use_installation,
+    user_name,
+)
 from trainmaster.cli.main import app
-from trainmaster.wiring.installation import known_variables, use_installation
+from trainmaster.wiring.installation import known_variables
 
 ALL = ("--project", "my-project", "--region", "europe-west4", "--api", "https://api-x-ew.a.run.app")
 

@@ -28,7 +28,8 @@ from trainmaster.cli.doctor.job_checks import NO_PRICES, check_file, check_price
 from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, read_budget, serve
 from trainmaster.client.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.jobspec import AcceptedSpec, accept, read_document
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.job_document import read_document
 from trainmaster.presentation.log_reader import LogLine
 from trainmaster.testing import Installation, MemoryApi
 
@@ -133,7 +134,7 @@ def test_a_job_is_followed_to_its_end(installation: Installation) -> None:
             {"document": yaml.safe_dump({"jobId": "digits_1", "trainingInput": {}})},
             "training_input.region",
         ),
-        ("submit", {"document": yaml.safe_dump(EXAMPLE)}, "jobId: is required"),
+        ("submit", {"document": yaml.safe_dump(EXAMPLE)}, "Field: job.job_id Error: is required"),
         ("submit", {"document": document(labels=["a"])}, "labels"),
         ("submit", {"document": document(cap="a lot")}, "must be an amount above 0"),
         ("submit", {}, "document"),

@@ -23,7 +23,6 @@ from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.gcp.compute_fleet import properties
 from trainmaster.gcp.tpu_fleet import nodes, queued_resource_spec
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -32,6 +31,7 @@ from trainmaster.jobspec.catalog.machine_types import (
     N1_MACHINES,
     TPU_TYPES,
 )
+from trainmaster.jobspec.problems import InvalidJob
 
 PROJECT: Final = "my-project"
 DEFAULTS: Final = VmDefaults(

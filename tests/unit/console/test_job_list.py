@@ -17,7 +17,8 @@ from tests.support.jobs import CHIEF, a_job
 from tests.support.world import World
 from trainmaster.console.pages import job_counts, job_list
 from trainmaster.console.pages.job_filters import Filters, matches, read_filters
-from trainmaster.console.pages.job_list import JobList, read_job_list, situation
+from trainmaster.console.pages.job_list import JobList, read_job_list
+from trainmaster.console.pages.job_rows import situation
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
 from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import JobState

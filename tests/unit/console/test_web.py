@@ -143,10 +143,10 @@ def test_foreign_host_is_403_even_with_a_session(site: Site) -> None:
     assert site.app.test_client().get("/jobs", base_url="http://localhost:8080").status_code == 401
 
 
-def test_list_shows_every_job_with_state_and_origin(site: Site) -> None:
+def test_list_shows_every_job_with_state_program_and_machines(site: Site) -> None:
     site.world.start_running()
     page = words(site.text("/jobs"))
-    assert "digits_1 job, by the upload of gs://b/jobs/digits.yaml" in page
+    assert "digits_1 python -m trainer.task" in page
     assert "RUNNING" in page
     assert "1 x n1-standard-4 (chief), 2 x n1-standard-4 (worker)" in page
 

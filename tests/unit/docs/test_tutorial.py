@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.jobspec import InvalidJob, accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 PAGES = Path(__file__).parents[3] / "docs"
 PAGE = (PAGES / "tutorial.md").read_text(encoding="utf-8")

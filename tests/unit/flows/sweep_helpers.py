@@ -36,7 +36,7 @@ def sweep(world: World, times: int = 1) -> None:
 def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
     """Create all VMs of a job, whether the job is stored or not."""
     replicas = tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
-    for step in vm_steps(job, desired_vms(job, replicas), ()):
+    for step in vm_steps(job, desired_vms(job, replicas, world.now), ()):
         assert isinstance(step, Create)
         fleet_deps = world.fleet_deps
         world.fleet.create(

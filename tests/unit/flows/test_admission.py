@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from bench.costs import SWEEP_READS
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import PermanentError
 from trainmaster.flows import provision, submit, sweep
 from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning.admission import Admission
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import AdmissionPass, ProvisionRequest
 from trainmaster.ports import AdmissionToken, Lease
@@ -192,21 +196,130 @@ def test_pass_beside_another_one_is_repeated_if_jobs_came_meanwhile(
     assert world.states()["late"] is JobState.PREPARING
 
 
+def reads_of_a_sweep(world: LimitedWorld) -> Counts:
+    """Sweep, handle what it requests, and return what both read."""
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    sweep.handle(deps)
+    while message := world.bus.take():
+        provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
+    return counts
+
+
 @pytest.mark.parametrize("queued", [10, 40])
-def test_sweep_over_a_waiting_queue_reads_it_a_constant_number_of_times(queued: int) -> None:
+def test_job_whose_request_was_lost_is_read_in_one_sweep_and_then_not_again(queued: int) -> None:
     world = LimitedWorld(limits={"vcpus": 12})
     world.add("first")
     world.deliver()
     for number in range(queued):
         world.add(f"waiting_{number}")
     world.bus.drain()
-    counts = Counts()
-    store = counting_store(world.store, counts)
-    deps = replace(world.deps, store=store)
-    sweep.handle(deps)
-    while message := world.bus.take():
-        provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
-    assert counts.reads <= 5 * queued + 40
+    assert reads_of_a_sweep(world).reads <= 14 * queued + 40
+    world.wait(60)
+    counts = reads_of_a_sweep(world)
+    assert counts.reads <= 20, counts.reads_by_call
+    assert counts.calls["admission_token"] == 0, "nothing has changed since the last pass"
+
+
+@pytest.mark.parametrize(("running", "waiting"), [(1, 0), (1, 4), (3, 4)])
+def test_sweep_reads_exactly_what_the_table_of_costs_says(running: int, waiting: int) -> None:
+    world = LimitedWorld(limits={"vcpus": 12 * running})
+    job_ids = [f"running_{number}" for number in range(running)]
+    for job_id in job_ids:
+        world.add(job_id)
+    world.deliver()
+    for job_id in job_ids:
+        world.job_id = job_id
+        world.report_all_ready()
+    for number in range(waiting):
+        world.add(f"waiting_{number}")
+    world.deliver()
+    (live,) = world.store.live_pages(waiting=False)
+    while any(needs_reconciliation(job, world.now) for job in live.jobs):
+        world.wait(60)
+    expected = SWEEP_READS["each sweep"] + SWEEP_READS["each sweep, if there are limits"]
+    expected += running * SWEEP_READS["a running job"]
+    expected += waiting * SWEEP_READS["a job that waits for its admission"]
+    assert reads_of_a_sweep(world).reads == expected
+
+
+def test_job_in_the_queue_has_no_request_left(world: LimitedWorld) -> None:
+    assert world.store.pending_keys("urgent") == world.store.pending_keys("second") == ()
+    assert set(world.store.queue().waits) == {"second", "urgent"}
+
+
+def end_without_a_pass(world: LimitedWorld) -> None:
+    """The first job ends, and the request for a pass is lost."""
+    world.job_id = "first"
+    world.report_all_ready()
+    world.send("replica-exit", ReplicaId(TaskType.CHIEF, 0), cause="process", exit_status=0)
+    world.bus.drain()
+
+
+def raise_the_limit(world: LimitedWorld) -> None:
+    world.limits["vcpus"] = 24
+
+
+def lose_the_queue(world: LimitedWorld) -> None:
+    world.limits["vcpus"] = 24
+    world.forget_passes()
+
+
+def wait_an_hour(world: LimitedWorld) -> None:
+    """Something has changed that no number shows."""
+    world.limits["vcpus"] = 24
+    world.store.store_queue(replace(world.store.queue(), limits=dict(world.limits)))
+    assert reads_of_a_sweep(world).calls["admission_token"] == 0
+    world.wait(admission.FULL_PASS.total_seconds())
+
+
+@pytest.mark.parametrize(
+    "change", [end_without_a_pass, raise_the_limit, lose_the_queue, wait_an_hour]
+)
+def test_sweep_finds_that_a_waiting_job_may_fit_now(
+    world: LimitedWorld, change: Callable[[LimitedWorld], None]
+) -> None:
+    change(world)
+    for _ in range(2):
+        world.wait(60)
+        world.sweep()
+        world.deliver()
+    assert world.states()["urgent"] is JobState.PREPARING
+
+
+def test_waiting_jobs_are_admitted_when_all_limits_are_removed(world: LimitedWorld) -> None:
+    world.limits.clear()
+    world.sweep()
+    world.deliver()
+    assert world.states() == dict.fromkeys(("first", "second", "urgent"), JobState.PREPARING)
+
+
+def test_waiting_job_ends_at_its_max_wait_time(world: LimitedWorld) -> None:
+    spec = a_spec()
+    training = {**spec["trainingInput"], "scheduling": {"maxWaitTime": "3600s"}}  # type: ignore[dict-item]
+    document = {"jobId": "patient", **spec, "trainingInput": training}
+    submit.handle(json.dumps(document).encode(), "gs://b/jobs/patient.yaml#1", world.deps)
+    world.deliver()
+    world.wait(3500)
+    world.sweep()
+    world.deliver()
+    assert world.states()["patient"] is JobState.QUEUED
+    world.wait(200)
+    world.sweep()
+    world.deliver()
+    assert world.states()["patient"] is JobState.CANCELLED
+
+
+def test_job_behind_the_stored_part_of_the_queue_is_left_to_the_passes(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "STORED_MAX", 1)
+    admission.admit_all(world.deps)
+    assert set(world.store.queue().waits) == {"urgent"}
+    assert world.store.queue().is_cut
+    loaded = world.store.load("second")
+    assert loaded is not None
+    assert admission.admit(loaded.state.job, world.deps) is Admission.WAITS
 
 
 @pytest.mark.parametrize("queued", [10, 40])
@@ -223,7 +336,7 @@ def test_jobs_that_are_submitted_at_once_cost_a_constant_number_of_reads_each(qu
     deps = replace(world.deps, store=counting_store(world.store, counts))
     while message := world.bus.take():
         provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
-    assert counts.reads <= 12 * queued
+    assert counts.reads <= 13 * queued
     assert len(world.store.queue().waits) == queued
 
 

@@ -5,13 +5,14 @@ through the flows.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
-from trainmaster.console.pages.job_list import situation
+from trainmaster.console.pages.job_rows import situation
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.replica import ReplicaState
@@ -337,7 +338,7 @@ def test_late_events_of_the_lost_vm_change_nothing() -> None:
 def test_notice_while_short_asks_the_members_of_the_round_only() -> None:
     world = start(1)
     lose(world, WORKER_1)
-    at = world.now.replace(microsecond=0).isoformat()
+    at = (world.now.replace(microsecond=0) + timedelta(seconds=25)).isoformat()
     world.send("maintenance", WORKER_0, cause="notice", gives_up_at=at, unanswered=(0, 2))
     world.deliver()
     assert directive(world, CHIEF).action is DirectiveAction.SAVE

@@ -14,7 +14,8 @@ from tests.support.world import World
 from trainmaster.core.model.plan import GcsFolder
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
 
 GCSFUSE = f"gs://stage/tools/{'ab' * 32}/gcsfuse"
 TRAINER = {"imageUri": "gcr.io/p/trainer:1"}

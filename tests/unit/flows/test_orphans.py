@@ -256,7 +256,7 @@ def test_of_two_vms_with_one_name_only_the_replicas_own_is_kept(running: World) 
     own = world.vm(WORKER_0)
     extra = replace(own, zone="us-central1-b", instance_id="9")
     peers = [vm for vm in world.vms if vm.name != own.name]
-    desired = desired_vms(world.job, world.replicas)
+    desired = desired_vms(world.job, world.replicas, world.now)
     for order in ([own, extra], [extra, own]):
         (step,) = vm_steps(world.job, desired, (*peers, *order))
         assert step == Delete(extra)

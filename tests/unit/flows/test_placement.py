@@ -28,7 +28,7 @@ from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, tr
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.flows import user_requests
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import CreateOutcome, NotCreated, Pending

@@ -5,6 +5,7 @@ that goes.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.vm import DirectiveAction
+
+GIVES_UP = timedelta(seconds=25)
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def world() -> World:
 
 
 def notice(world: World, silent: tuple[int, ...]) -> None:
-    at = world.now.replace(microsecond=0).isoformat()
+    at = (world.now.replace(microsecond=0) + GIVES_UP).isoformat()
     world.send("maintenance", WORKER_1, cause="notice", gives_up_at=at, unanswered=silent)
     world.deliver()
 

@@ -25,7 +25,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.cost.job_cost import job_cost
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.ports import NotCreated
 from trainmaster.presentation.job_view import job_view
 

@@ -13,7 +13,10 @@ from typing import Final
 
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.jobspec import InvalidJob, accept, job_id_from, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 MACHINES: Final = GOLDEN / "machines.txt"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.jobspec.bodies import MINIMAL
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.plan import Program
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
+from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.catalog.machine_types import (
     ACCELERATOR_TYPES,
     BUILT_IN_GPUS,
@@ -38,7 +38,8 @@ from trainmaster.jobspec.formats.vertex import (
     VertexCustomJob,
     WorkerPoolSpec,
 )
-from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.problems import InvalidJob, snake_case
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 SCALARS = (
     st.none()

@@ -14,8 +14,9 @@ from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.test_any_document import ANYTHING, SCALARS
 from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import Goal, Measurement, Trial, TrialState
-from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.formats.ai_platform import ScaleType
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 ALGORITHMS = ("GRID_SEARCH", "RANDOM_SEARCH")

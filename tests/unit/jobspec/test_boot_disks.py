@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.jobspec.bodies import custom
-from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from tests.unit.jobspec.bodies import gpus
 from trainmaster.algorithms.arguments.tables import TABLES
 from trainmaster.core.model.package_uri import BUILT_IN
 from trainmaster.core.model.plan import Plan
-from trainmaster.jobspec import InvalidJob, Problem, accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 T: Final = "trainingInput"
 ARGUMENTS: Final = {

@@ -12,14 +12,7 @@ import pytest
 from tests.support.jobs import change_plan
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    job_file_of,
-    parse_document,
-    read_document,
-)
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.formats.base_model import (
     WireModel,
     accepted_names,
@@ -27,8 +20,10 @@ from trainmaster.jobspec.formats.base_model import (
     repeated_fields,
 )
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.problems import snake_case
-from trainmaster.jobspec.reading.document_kinds import KINDS
+from trainmaster.jobspec.job_document import job_file_of, read_document
+from trainmaster.jobspec.problems import InvalidJob, snake_case
+from trainmaster.jobspec.reading.document_kinds import KINDS, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 
 def with_single_values(value: Any, model: type[WireModel] | None) -> Any:

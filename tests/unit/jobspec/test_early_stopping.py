@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.jobs import a_spec, a_tuning_spec
 from trainmaster.core.model.tuning import StoppingRule
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.problems import InvalidJob
 
 POOL = {
     "machineSpec": {"machineType": "n1-standard-4"},

@@ -7,7 +7,8 @@ import pytest
 from tests.support.jobs import a_spec
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
 
 
 def policy_of(spec: object) -> ExitPolicy:

@@ -30,23 +30,19 @@ from tests.unit.flows.test_vm_metadata import metadata_of
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.core.model import plan, purchase, saving, watching
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    has_job_id,
-    job_file_of,
-    parse_document,
-)
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.formats.base_model import (
     WireModel,
     accepted_names,
     field_example,
     nested_models,
 )
+from trainmaster.jobspec.job_document import has_job_id, job_file_of
 from trainmaster.jobspec.manifests import convert  # noqa: F401 - defines all levels
 from trainmaster.jobspec.manifests.findings import Level
-from trainmaster.jobspec.reading.document_kinds import KINDS, DocumentKind
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.document_kinds import KINDS, DocumentKind, detect_kind
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 SOURCE: Final = Path(inspect.getfile(plan)).parents[2]
 REPOSITORY: Final = SOURCE.parents[1]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 SKYPILOT = "name: train\nnum_nodes: 2\nworkdir: ~/code\nrun: torchrun train.py\n"
 DSTACK = "type: task\nnodes: 4\ncommands:\n  - torchrun train.py\n"

@@ -13,7 +13,9 @@ import pytest
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.rules.admission_queue import RESOURCES, resource_needs
-from trainmaster.jobspec import InvalidJob, accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 REQUESTS: Final = machine_requests()
 LINES: Final = dict(

@@ -12,7 +12,7 @@ import pytest
 
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.saving import CheckpointSignal
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
@@ -26,6 +26,7 @@ from trainmaster.jobspec.formats.base_model import WireModel, nested_models
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

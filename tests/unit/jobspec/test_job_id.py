@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.jobspec import job_id_from
-from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_of_display_name
+from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from, job_id_of_display_name
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.jobspec.bodies import job
 from trainmaster.core.model.plan import Plan, Variable
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 
 NAME: Final = "TF_USE_LEGACY_KERAS"
 KEPT: Final = [Variable(NAME, "1")]

@@ -21,8 +21,11 @@ from hypothesis import strategies as st
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
 from trainmaster.jobspec.manifests.convert import convert
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 FOLDER: Final = Path(__file__).parent / "manifests"
 MANIFESTS: Final = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -152,6 +155,21 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     assert variables["PET_RDZV_ENDPOINT"] == "$(MASTER_ADDR):$(MASTER_PORT)"
     assert variables["PET_NNODES"] == "$(WORLD_SIZE):$(WORLD_SIZE)"
     assert variables["PET_RDZV_CONF"] == "last_call_timeout=30"
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "XGBoostJob"])
+def test_job_of_one_pod_asks_for_the_variables_that_the_operator_sets(kind: str) -> None:
+    manifest = a_pytorch_job()
+    specs = manifest["spec"].pop("pytorchReplicaSpecs")
+    del specs["Worker"]
+    manifest["kind"] = kind
+    manifest["spec"]["pytorchReplicaSpecs" if kind == "PyTorchJob" else "xgbReplicaSpecs"] = specs
+    document = convert(manifest, "us-central1")
+    (pool,) = document["jobSpec"]["workerPoolSpecs"]
+    variables = {item["name"]: item["value"] for item in pool["containerSpec"]["env"]}
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        assert variables[name] == f"$({name})"
+    accept(document, default_job_id=None)
 
 
 @pytest.mark.parametrize(("has_master", "least"), [(False, 1), (True, 2)])

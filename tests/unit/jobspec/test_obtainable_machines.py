@@ -11,7 +11,9 @@ import pytest
 from tests.unit.jobspec.bodies import custom, gpus
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import Purchase, Reserved, Spot
-from trainmaster.jobspec import InvalidJob, Problem, accept, read_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 OWN_IMAGE = "projects/my-project/global/images/with-driver-535"
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from trainmaster.jobspec import InvalidJob, parse_document
-from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
+from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX, parse_document
 
 
 def problem_of(data: bytes, name: str = "jobs/job.yaml") -> str:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from trainmaster.core.model.purchase import Reserved
-from trainmaster.jobspec import InvalidJob, accept
-from trainmaster.jobspec.accept import AcceptedSpec
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.problems import InvalidJob
 
 VALUE: Final = "projects/demo-project/zones/europe-west4-a/reservations/res-1"
 NAME: Final = "projects/demo-project/reservations/res-1"

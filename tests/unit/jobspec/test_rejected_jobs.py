@@ -13,9 +13,11 @@ from typing import Final
 import pytest
 
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
-from trainmaster.agent.program import container_program
-from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
+from trainmaster.agent.program import container_program, environment
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields import environment_variables
+from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.parse_document import parse_document
 
 T: Final = "trainingInput"
 
@@ -246,6 +248,25 @@ def test_lines_of_a_variable_that_engines_read_are_refused_in_every_format(name:
     assert problems_of({**common, "trainmaster": {**region, **extension}}).keys() == {field}
     assert problems_of({**old, "trainmaster": extension}).keys() == {field}
     accept({**job(), "trainmaster": extension}, default_job_id=None)
+
+
+def test_rank_variables_are_those_of_the_agent() -> None:
+    assert environment_variables.RANK_VARIABLES == environment.RANK_VARIABLES
+
+
+@pytest.mark.parametrize("name", environment_variables.RANK_VARIABLES)
+def test_rank_variable_can_be_asked_for_and_not_set(name: str) -> None:
+    accept({**job(), "trainmaster": {"env": {name: f"$({name})"}}}, default_job_id=None)
+    for value in ("0", "$(OTHER)", ""):
+        found = problems_of({**job(), "trainmaster": {"env": {name: value}}})
+        assert f"{name}: $({name}) asks for its value" in str(found[f"trainmaster.env.{name}"])
+    secret = {"env": {}, "secrets": {name: "my-secret"}}
+    assert problems_of({**job(), "trainmaster": secret})
+
+
+def test_other_reserved_variables_cannot_be_asked_for() -> None:
+    document = {**job(), "trainmaster": {"env": {"TF_CONFIG": "$(TF_CONFIG)"}}}
+    assert problems_of(document).keys() == {"trainmaster.env.TF_CONFIG"}
 
 
 def test_variables_that_engines_read_are_those_of_the_agent() -> None:

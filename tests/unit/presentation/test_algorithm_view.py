@@ -11,7 +11,7 @@ from typing import Any
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.tuning import Trial, TrialState
 from trainmaster.flows.job_creation.intake import new_job
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.presentation.job_view import service_view
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -22,7 +22,7 @@ from trainmaster.core.model import vm_names
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import submit, upload
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings

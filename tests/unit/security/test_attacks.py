@@ -28,7 +28,9 @@ from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
 from trainmaster.flows import upload
 from trainmaster.flows.upload import FILE_BYTES_MAX
-from trainmaster.jobspec import JOB_ID, InvalidJob, accept
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.presentation.log_reader import LogLine

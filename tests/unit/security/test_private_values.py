@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.jobs import a_spec
-from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.problems import InvalidJob
 
 VALUE = 987654321
 SECRET = f"sesame{VALUE}"

@@ -29,7 +29,6 @@ from trainmaster.agent.model.vm_config import (
     IncarnationKey,
     ReceivedDirective,
     parse_directive,
-    supersedes,
 )
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.events import EventReporter
@@ -138,7 +137,7 @@ class Agent:
         attempt, incarnation = directive.key
         words = f"{directive.action} attempt {attempt}, incarnation {incarnation}."
         current = self._run_state.desired
-        if current is not None and supersedes(current.key, directive.key):
+        if current is not None and current.order > directive.order:
             self._console.log(f"Ignoring an outdated directive: {words}")
             return
         if directive != current:

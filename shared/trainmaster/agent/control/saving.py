@@ -112,7 +112,9 @@ class Saving:
             self._ask_if_caught(self._channel, directive)
         elif self._channel is not None or self._launcher.prepare_save():
             left_s = directive.until - self._inbox.clock.now_s()
-            self._choose(directive.key, directive.save_number, 0.0, left_s)
+            # The directive may come when its time is over, or the clock of this VM be wrong.
+            least_s = max(left_s, self._config.grace_s)
+            self._choose(directive.key, directive.save_number, 0.0, least_s)
 
     def _ask_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
         """Ask all members to save, so that more can join, or the job ends.

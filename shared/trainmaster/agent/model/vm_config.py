@@ -11,6 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+ACTIONS = ("hold", "run", "save", "stop")
+"""Actions of directives, in the order in which they follow each other in one incarnation."""
+
 
 class IncarnationKey(NamedTuple):
     """One incarnation of the replica. Later incarnations compare greater."""
@@ -25,7 +28,7 @@ class ReceivedDirective:
 
     key: IncarnationKey
     action: str
-    """``run``, ``save``, ``hold`` or ``stop``."""
+    """One of `ACTIONS`."""
     slices: Sequence[str] = ()
     """Addresses of the job's TPU slices in this incarnation; empty unless the job has several
     slices.
@@ -47,6 +50,14 @@ class ReceivedDirective:
     """With `save`: no VM is about to stop. This agent asks all members to save, because more
     members can join, or because the job ends.
     """
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Position among the directives of this VM, which only move forward. The control plane
+        compares them in the same way (`trainmaster.core.model.vm`).
+        """
+        attempt, incarnation = self.key
+        return attempt, incarnation, ACTIONS.index(self.action), self.save_number
 
     @property
     def runs(self) -> bool:
@@ -266,7 +277,7 @@ class AgentIdentity:
 def parse_directive(text: str) -> ReceivedDirective:
     """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
     stored = json.loads(text)
-    if stored["action"] not in ("run", "save", "hold", "stop"):
+    if stored["action"] not in ACTIONS:
         raise ValueError(f"unknown action {stored['action']!r}")
     return ReceivedDirective(
         key=IncarnationKey(int(stored["attempt"]), int(stored["incarnation"])),

@@ -10,6 +10,20 @@ from trainmaster.agent.program.conventions import launch_variables, run_variable
 from trainmaster.agent.program.launchers import LAUNCHERS
 from trainmaster.agent.program.stacks import VARIABLE as FAULTHANDLER
 
+RANK_VARIABLES = (
+    "RANK",
+    "NODE_RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+"""Programs take them for a sign that a launcher has started them, and then expect its peers.
+
+A job with one rank therefore gets only those that it asks for, by `RANK: $(RANK)` in its variables.
+"""
+
 
 def environment_of(
     identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = (), gpus: int = 0
@@ -22,11 +36,27 @@ def environment_of(
     """
     config = identity.config
     platform = platform_variables(identity, slices, gpus)
-    own = {**config.variables, **secrets}
+    asked = set(RANK_VARIABLES) & set(config.variables)
+    if is_alone(platform):
+        platform = {
+            name: value
+            for name, value in platform.items()
+            if name in asked or name not in RANK_VARIABLES
+        }
+    own = {
+        name: value
+        for name, value in {**config.variables, **secrets}.items()
+        if name not in RANK_VARIABLES  # the job cannot set them, only ask for them
+    }
     defaults = {} if config.independent else launch_variables(platform, gpus)
     if identity.is_primary:
         defaults.update(run_variables(config.project, config.job_id, own, config.tracking_run))
     return {FAULTHANDLER: "1", **defaults, **own, **platform}
+
+
+def is_alone(platform: Mapping[str, str]) -> bool:
+    """Return whether the job has one rank. An elastic job may have more in its next round."""
+    return platform.get("WORLD_SIZE") == "1" and "TRAINMASTER_REPLICAS" not in platform
 
 
 def platform_variables(

@@ -41,6 +41,8 @@ DISTANCE_MIN_S = 6.0
 
 Source: Cloud Monitoring accepts one every 5 seconds.
 """
+LAST_REPORT_S = DISTANCE_MIN_S + 3.0
+"""Longest time from the end of the program to its last report: the VM may be shutting down."""
 UNREADABLE = (OSError, ValueError, KeyError, IndexError)
 """Raised for files of the kernel that are missing or have another form."""
 
@@ -93,6 +95,9 @@ class UtilizationMonitor:
         self._has_noted_quiet = False
         self._sample_s = min(SAMPLE_S, interval_s / SAMPLES_PER_REPORT_MIN)
         self._ended = threading.Event()
+        self._is_complete = threading.Event()
+        """Whether the report after the end of the last program was sent, or none is due."""
+        self._is_complete.set()
         self.is_off = False
 
     def finish_interval(self) -> None:
@@ -100,7 +105,16 @@ class UtilizationMonitor:
 
         Returns at once. Call it at the end of a program, because the VM may be deleted soon.
         """
+        self._is_complete.clear()
         self._ended.set()
+
+    def await_last_report(self) -> None:
+        """Wait until the report after the program's end was sent. Call it before this process ends.
+
+        The job may have been cancelled, so that no exit of the program has its last values.
+        """
+        if not self.is_off:
+            self._is_complete.wait(LAST_REPORT_S)
 
     def run(self, find_quiet: Callable[[], Quiet | None] = lambda: None) -> None:
         """Measure and send until the VM ends, or until Cloud Monitoring refuses it.
@@ -121,6 +135,7 @@ class UtilizationMonitor:
         except Exception as error:  # noqa: BLE001 - reported; raised, it would end the agent
             self._log(f"Resource metrics are off because of an error: {error!r}")
         self.is_off = True
+        self._is_complete.set()
 
     def _measure(self) -> None:
         start_ns = time.time_ns()
@@ -144,6 +159,8 @@ class UtilizationMonitor:
                 self._send(averages, start_ns)
                 if program_ended:
                     self._queue.count_missing()
+                    if not self._ended.is_set():  # no other program has ended meanwhile
+                        self._is_complete.set()
                 reported_at = sample.at
                 program_ended = False
 

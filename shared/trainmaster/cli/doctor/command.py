@@ -11,11 +11,10 @@ import typer
 from pydantic import ValidationError
 
 from trainmaster.cli import submit_options
-from trainmaster.cli.installation import choose_installation, settings_problems
+from trainmaster.cli.installation import choose_installation, settings_problems, use_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.settings import settings
-from trainmaster.wiring.installation import use_installation
 
 if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding

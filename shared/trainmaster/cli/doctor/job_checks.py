@@ -34,8 +34,9 @@ from trainmaster.flows.job_creation.intake import new_job, with_checked_places
 from trainmaster.flows.job_creation.resource_checks import transfers, with_resources
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.job_document import job_id_of
+from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings

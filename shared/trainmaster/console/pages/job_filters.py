@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlencode
 
+from trainmaster.console.pages.job_order import JobOrder, read_job_order
 from trainmaster.console.pages.times import parse_time
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.reporting.submission_origin import owner
@@ -19,6 +20,7 @@ SIZE: Final = 50
 SIZE_MAX: Final = 1_000
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+_START: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,17 @@ class Filters:
     after: JobPosition | None = None
     """The page begins after this position."""
     size: int = SIZE
+    order: JobOrder = field(default_factory=JobOrder)
+    start: int = 0
+    """Number of jobs on the pages before, in any order but the newest first."""
 
     @property
     def needs_scan(self) -> bool:
-        """Whether counting the matching jobs needs the jobs themselves, because the store has no
-        index for a filter.
+        """Whether the page needs the newest jobs themselves, because the store has no index for a
+        filter, or for the order.
         """
-        return bool(self.user or self.text or (self.label and "=" not in self.label))
+        has_key_only = bool(self.label) and "=" not in self.label
+        return bool(self.user or self.text or has_key_only or not self.order.is_newest_first)
 
     @property
     def whole_label(self) -> Label | None:
@@ -54,11 +60,22 @@ class Filters:
     def is_active(self) -> bool:
         return bool(self.states or self.user or self.label or self.text)
 
+    @property
+    def is_first_page(self) -> bool:
+        return self.after is None and not self.start
+
+    def sort_query(self, column: str) -> str:
+        """Return the address of the first page in the order that a heading selects."""
+        return self.query(order=self.order.next(column), after=None, start=0)
+
     def query(self, **changes: object) -> str:
         """Return the address of the list with these filters, some of them changed."""
         filters = replace(self, **changes)  # type: ignore[arg-type]
         pairs = [("state", state.value) for state in filters.states]
         pairs += [("user", filters.user), ("label", filters.label), ("q", filters.text)]
+        if not filters.order.is_newest_first:
+            pairs += [("sort", filters.order.column), ("order", filters.order.order)]
+            pairs += [("start", str(filters.start))] if filters.start else []
         if filters.after:
             pairs.append(("after", encode_position(filters.after)))
         if filters.size != SIZE:
@@ -72,14 +89,16 @@ class Filters:
         """
         states = tuple(other for other in self.states if other is not state)
         return self.query(
-            states=states if len(states) < len(self.states) else (*states, state), after=None
+            states=states if len(states) < len(self.states) else (*states, state),
+            after=None,
+            start=0,
         )
 
 
 def read_filters(args: Mapping[str, list[str]]) -> Filters:
     """Return the filters of an address.
 
-    Raises PermanentError for a wrong state, size or position.
+    Raises PermanentError for a wrong state, order, size or position.
     """
 
     def last(name: str) -> str:
@@ -93,7 +112,19 @@ def read_filters(args: Mapping[str, list[str]]) -> Filters:
     if size and not (_SIZE.fullmatch(size) and 1 <= int(size) <= SIZE_MAX):
         raise PermanentError(f"size: must be a whole number from 1 to {SIZE_MAX}")
     after = decode_position(last("after")) if last("after") else None
-    return Filters(states, last("user"), last("label"), last("q"), after, int(size or SIZE))
+    start = last("start")
+    if start and not _START.fullmatch(start):
+        raise PermanentError("start: must be a whole number")
+    return Filters(
+        states=states,
+        user=last("user"),
+        label=last("label"),
+        text=last("q"),
+        after=after,
+        size=int(size or SIZE),
+        order=read_job_order(last("sort"), last("order")),
+        start=int(start or 0),
+    )
 
 
 def encode_position(position: JobPosition) -> str:

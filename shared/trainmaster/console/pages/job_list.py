@@ -1,15 +1,15 @@
-"""The list of jobs: its pages, which begin after the position of the last job read, and
-its rows.
+"""The list of jobs: its pages, and what they cost in all.
+
+The newest jobs come first, and a page begins after the position of the last job read. In any other
+order, a page is a part of the newest jobs, which are read at once.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from functools import cache
 from itertools import islice
 
 from trainmaster.console.pages.job_counts import (
@@ -20,49 +20,31 @@ from trainmaster.console.pages.job_counts import (
     newest_jobs,
 )
 from trainmaster.console.pages.job_filters import Filters, matches
+from trainmaster.console.pages.job_order import key_of
+from trainmaster.console.pages.job_rows import (
+    JobRow,
+    Measured,
+    cost_of,
+    currency_of,
+    job_rows,
+    measure,
+)
 from trainmaster.console.pages.service import Console
-from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.core.reporting.explain import short_round
-from trainmaster.core.reporting.submission_origin import describe_origin
-from trainmaster.core.rules.admission_queue import Wait, wait_of_job
-from trainmaster.core.rules.messages import summary
-from trainmaster.cost.job_cost import hourly_cost
-from trainmaster.cost.price_list import PriceList
-from trainmaster.cost.sku import Unknown
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.core.model.job import Job
 from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
-from trainmaster.presentation.durations import duration_words
-from trainmaster.presentation.failing import Failing, failing_jobs
-from trainmaster.presentation.quiet import Quiet, read_quiet_jobs
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job in the list."""
+class CostSum:
+    """What the jobs of a page cost together, as far as it is known."""
 
-    job: Job
-    kind: str
-    origin: str
-    waited: str
-    """Time from creation to RUNNING, or until now."""
-    ran: str
-    """Time from RUNNING to the end, or until now; empty before."""
-    machines: str
-    situation: str
-    """Why it waits or how it ended, in one line; empty if it simply runs or succeeded."""
-    cost: str
-    """Price of its first machines since RUNNING; empty if it is not known.
-
-    The job's page has the exact cost.
-    """
-    failing: Failing | None
-    """Set if the job keeps failing."""
-    quiet: Quiet | None
-    """Set if its program prints nothing, and will be ended for that."""
+    words: str
+    """Empty: no cost is known."""
+    jobs: int
+    """Number of jobs whose costs are added."""
+    unknown: int
+    """Number of jobs that have run, and whose cost is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +62,7 @@ class JobList:
     counts: StateCounts
     """Jobs in each state that match the other filters. They do not depend on the page."""
     now: datetime
+    cost: CostSum
 
     @property
     def total(self) -> int:
@@ -87,12 +70,40 @@ class JobList:
         return self.counts.total(self.filters.states)
 
     @property
-    def has_costs(self) -> bool:
-        return any(row.cost for row in self.rows)
+    def is_whole(self) -> bool:
+        """Whether the page has all jobs that match."""
+        return self.next_page is None and self.filters.is_first_page
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The jobs of a page, and where the next one begins."""
+
+    jobs: Sequence[Job]
+    measured: Measured
+    counts: StateCounts
+    next_page: str | None
+    read: int
+    stopped_early: bool = False
 
 
 def read_job_list(console: Console, filters: Filters) -> JobList:
-    """Return a page of jobs, the newest first. Trials are left out: their tuning job shows them."""
+    """Return a page of jobs. Trials are left out: their tuning job shows them."""
+    by_time = filters.order.is_newest_first
+    shown = _newest_first(console, filters) if by_time else _sorted(console, filters)
+    return JobList(
+        filters=filters,
+        rows=job_rows(console, shown.jobs, shown.measured),
+        next_page=shown.next_page,
+        read=shown.read,
+        stopped_early=shown.stopped_early,
+        counts=shown.counts,
+        now=console.now,
+        cost=_cost_sum(console, shown.jobs),
+    )
+
+
+def _newest_first(console: Console, filters: Filters) -> _Shown:
     batch = min(filters.size + 1, BATCH_MAX)
     if filters.needs_scan:
         newest = newest_jobs(console.store)
@@ -116,114 +127,29 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     shown = matching_jobs[: filters.size]
     last = JobPosition(shown[-1].created_at, shown[-1].job_id) if is_full else position
     next_page = filters.query(after=last) if is_full or stopped_early else None
-    read_queue = cache(console.store.queue)
-    now = console.now
+    return _Shown(shown, measure(console, shown), counts, next_page, read, stopped_early)
+
+
+def _sorted(console: Console, filters: Filters) -> _Shown:
+    """Return a page of the newest jobs, sorted by another column."""
+    newest = newest_jobs(console.store)
+    found = [job for job in newest.jobs if JobFilter().matches(job) and matches(job, filters)]
+    measured = measure(console, found)
+    key = key_of(filters.order.column, measured, console.cost_sources.prices(), console.now)
+    end = filters.start + filters.size
+    return _Shown(
+        filters.order.sort(found, key)[filters.start : end],
+        measured,
+        newest.counts(filters),
+        filters.query(start=end) if end < len(found) else None,
+        len(newest.jobs),
+    )
+
+
+def _cost_sum(console: Console, jobs: Sequence[Job]) -> CostSum:
     prices = console.cost_sources.prices()
-    failing = failing_jobs(console.store, shown, now, _log.warning)
-    quiet = _read_quiet(console, shown)
-    rows = tuple(
-        _job_row(
-            job,
-            now,
-            wait_of_job(job, read_queue, console.limits),
-            prices,
-            failing.get(job.job_id),
-            quiet.get(job.job_id),
-        )
-        for job in shown
-    )
-    return JobList(filters, rows, next_page, read, stopped_early, counts, now)
-
-
-def _read_quiet(console: Console, jobs: Sequence[Job]) -> dict[str, Quiet]:
-    """Return the jobs whose programs print nothing; none if Cloud Monitoring cannot be read.
-
-    The console keeps the answer for a minute.
-    """
-    minute = console.clock().replace(second=0, microsecond=0)
-    try:
-        return read_quiet_jobs(console.metrics, jobs, minute)
-    except (PermanentError, TemporaryError) as error:
-        _log.warning("Cannot find out which programs print nothing: %s", error)
-        return {}
-
-
-def _job_row(
-    job: Job,
-    now: datetime,
-    wait: Wait | None,
-    prices: PriceList | Unknown,
-    failing: Failing | None,
-    quiet: Quiet | None,
-) -> JobRow:
-    running = (job.ended_at or now) - job.started_at if job.started_at else None
-    waited = (job.started_at or job.ended_at or now) - job.created_at
-    return JobRow(
-        job=job,
-        kind=job_kind(job),
-        origin=describe_origin(job),
-        waited=duration_words(max(waited, timedelta())),
-        ran=duration_words(running) if running is not None else "",
-        machines=machine_words(job.placed.plan),
-        situation=situation(job, wait),
-        cost=_cost(job, now, prices),
-        failing=failing,
-        quiet=quiet,
-    )
-
-
-def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
-    """Return the cost that follows from the job document alone.
-
-    The ledger of every job would be too much to read.
-    """
-    if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
-        return ""
-    hourly = hourly_cost(job.placed.plan, prices)
-    seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
-    return (
-        "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
-    )
-
-
-def job_kind(job: Job) -> str:
-    if job.tuning is not None:
-        return f"tuning, {job.tuning.ended} of {job.tuning.max_trials} trials"
-    return f"trial of {job.trial_of.job_id}" if job.trial_of else "job"
-
-
-def situation(job: Job, wait: Wait | None) -> str:
-    """Return why the job waits or how it ended, in one line; empty if it simply runs or
-    succeeded without a note.
-    """
-    if job.error_message or job.notes:
-        return summary(job.error_message) if job.error_message else f"but: {job.notes[0]}"
-    if wait is not None:
-        return wait.sentence
-    if job.state is JobState.PREPARING and job.placement.round:
-        errors = job.placement.round
-        problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
-        return (
-            f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested"
-            f" in {job.zone}."
-        )
-    if job.round.is_held and job.state is JobState.RUNNING:
-        return f"round {job.round.number} waits for its members"
-    if job.round.without and not job.state.is_terminal:
-        return short_round(job)
-    return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
-
-
-def machine_words(plan: Plan) -> str:
-    """Return `1 x n1-standard-8 (chief), 4 x n1-standard-4 with 1 x nvidia-tesla-t4 (worker)`."""
-    return ", ".join(f"{_group_words(group)} ({group.task_type})" for group in plan.groups)
-
-
-def _group_words(group: TaskGroup) -> str:
-    if group.tpu is not None:
-        return f"{group.count} x {group.tpu.type}"
-    gpus = (
-        f" with {group.accelerator.count} x {group.accelerator.type}" if group.accelerator else ""
-    )
-    bought = group.purchase.price.prefix
-    return f"{group.count} x {group.machine_type}{gpus}{f', {bought}' if bought else ''}"
+    ran = [job for job in jobs if job.started_at is not None and job.tuning is None]
+    all_costs = [cost_of(job, console.now, prices) for job in ran]
+    costs = [cost for cost in all_costs if cost is not None]
+    words = money_words(sum(costs, Decimal(0)), currency_of(prices)) if costs else ""
+    return CostSum(words, len(costs), len(ran) - len(costs))

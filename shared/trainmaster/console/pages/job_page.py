@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from trainmaster.console.pages.cost_section import CostSection, read_cost_section
-from trainmaster.console.pages.job_list import job_kind, machine_words
+from trainmaster.console.pages.job_rows import job_kind, machine_words
 from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.console.pages.times import parse_time
@@ -36,7 +36,7 @@ from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
-from trainmaster.jobspec import JOB_ID
+from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp

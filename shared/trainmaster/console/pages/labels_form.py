@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.core.model.job import Job
-from trainmaster.jobspec import InvalidJob, Problem, read_labels
+from trainmaster.jobspec.fields.labels import read_labels
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster.jobspec.fields.environment_variables import RANK_VARIABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,15 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     variables = environment(cluster, task_type, job.zone, role_names)
     if rank is not None:
         variables["RANK"] = str(rank + replica_id.index * plan.group(task_type).hosts)
-    for variable in plan.program_of(task_type).environment:
-        variables[variable.name] = (
-            f"(secret {variable.secret})" if variable.secret else variable.value
-        )
+    own = plan.program_of(task_type).environment
+    if cluster.world_size() == 1:  # as `trainmaster.agent.program.environment` does
+        for name in set(RANK_VARIABLES) - {variable.name for variable in own}:
+            variables.pop(name, None)
+    for variable in own:
+        if variable.name not in RANK_VARIABLES:
+            variables[variable.name] = (
+                f"(secret {variable.secret})" if variable.secret else variable.value
+            )
     return ReplicaPage(
         job,
         replica_id,

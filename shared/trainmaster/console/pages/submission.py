@@ -16,15 +16,10 @@ import yaml
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.model.job import Job
-from trainmaster.jobspec import (
-    JOB_ID,
-    InvalidJob,
-    Problem,
-    accept,
-    job_id_from,
-    read_document,
-    with_job_id,
-)
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from
+from trainmaster.jobspec.job_document import read_document, with_job_id
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 STORED_MAX: Final = timedelta(seconds=60)
 """How long the function submit may take until the job is stored or refused."""

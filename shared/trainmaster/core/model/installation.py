@@ -13,6 +13,8 @@ import re
 from typing import Final
 
 VARIABLE: Final = "TRAINMASTER_INSTALLATION"
+LOG_ID: Final = "trainmaster"
+"""Name of the log of all jobs in Cloud Logging, for `own`."""
 
 
 def checked(name: str) -> str:

@@ -155,6 +155,13 @@ def is_ready(job: Job, replica: Replica) -> bool:
     )
 
 
+def has_kept_vm(job: Job, replica: Replica) -> bool:
+    """Whether the replica still has the VM that it had when the held round was ordered."""
+    ordered_at = replica.ordered_at
+    held_at = job.round.ordered_at
+    return ordered_at is not None and held_at is not None and ordered_at < held_at
+
+
 def state_word(job: Job, replica: Replica) -> str:
     """Return the replica's state as users see it.
 

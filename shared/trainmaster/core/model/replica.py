@@ -96,6 +96,10 @@ class Replica:
     """Of a member: whether its program ended in the round before this incarnation by itself, and
     not with exit 0.
     """
+    round_reported: bool = False
+    """Of a member: whether it has reported from the VM that it had in the round before this
+    incarnation. A later loss of that VM changes nothing about the round.
+    """
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
     failing: FailureRow | None = None

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
@@ -33,15 +34,19 @@ class DesiredVm:
     """Whether the directive is HOLD only until the addresses of all TPU slices are known."""
 
 
-def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...]:
+def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple[DesiredVm, ...]:
     """Return the VMs that should exist now. `replicas` are all replicas of the current attempt.
 
     A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
+
+    A request to save whose time is over asks for nothing. A delivery may still hold its state when
+    the round has ended, and the next directive would stop the programs that begin to save.
     """
     if job.state.is_terminal:
         return ()
     desired = []
     saving = job.round.saving
+    is_open = saving is not None and now <= saving.until
     is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
     asks_peers = job.plan.saving.on_notice is SaveOnNotice.GANG and not is_by_agent
     paid_until = job.paid_until
@@ -66,6 +71,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         )
         if (
             saving is not None
+            and is_open
             and action is DirectiveAction.RUN
             and replica.replica_id in saving.asked
         ):

@@ -66,7 +66,7 @@ def plan(
     missing = missing_members(state)
     if missing:
         return Steps(missing)
-    desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
+    desired = with_slice_addresses(job, desired_vms(job, state.replicas, now), vms)
     steps = vm_steps(job, desired, vms, state.replicas, may_start=may_start)
     steps = _with_vanished_vms(steps, state, created)
     steps += find_startup_timeouts(state, vms, now)
@@ -108,9 +108,8 @@ def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
 
 
 def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
-    """Whether a later state has ordered the VM, its incarnation, or that it may run. Other actions
-    alternate within an incarnation: SAVE and RUN, and HOLD while the address of
-    a slice is unknown.
+    """Whether a later state has ordered the VM, its incarnation, or that it may run. A SAVE may be
+    found where the state orders RUN: the time of the request is over.
     """
     found = vm.directive
     ordered = (0, 0, False)

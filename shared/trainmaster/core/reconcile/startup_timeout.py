@@ -25,7 +25,7 @@ def find_startup_timeouts(
     the VM became RUNNING; in a job of several TPU slices, the last slice became RUNNING. Neither a
     slow create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
     """
-    desired = desired_vms(state.job, state.replicas)
+    desired = desired_vms(state.job, state.replicas, now)
     vm_by_name = match_vms(state.job, desired, vms)
     slices_started = [vm.started_at for vm in vms if vm.started_at and state.job.plan.slices]
     timeouts = []

@@ -43,8 +43,6 @@ from trainmaster.core.rules.failure_row import ending_words, failing_words
 
 SERVICE: Final = "service"
 """Task name of the service's own lines."""
-LOG_ID: Final = "trainmaster"
-"""Name of the log in Cloud Logging."""
 
 REPLICAS: Final = {
     TaskType.CHIEF: "master-replica",  # the service logged a chief as the master, too

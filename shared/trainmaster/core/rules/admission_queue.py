@@ -87,6 +87,25 @@ class AdmissionQueue:
     """Time of the pass, from before it read the live jobs."""
     waits: Mapping[str, Wait] = field(default_factory=dict)
     """Id of the job, and why it waits."""
+    live_count: int = 0
+    """How many live jobs the pass read."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The limits under which it decided."""
+    is_cut: bool = False
+    """Whether more jobs wait than can be stored."""
+
+    def has_seen(self, job: Job) -> bool:
+        """Whether the pass decided that this queued job waits: later passes decide about it."""
+        is_left_out = self.is_cut and job.created_at < self.read_at
+        return job.job_id in self.waits or is_left_out
+
+
+def waits_for_admission(job: Job) -> bool:
+    """Whether only an admission pass decides about the job, if there are limits.
+
+    A tuning job is not admitted: it starts with its first trial.
+    """
+    return job.state is JobState.QUEUED and job.tuning is None
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
@@ -149,12 +168,11 @@ def used_resources(jobs: Iterable[Job]) -> Counter[str]:
 def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) -> tuple[Job, ...]:
     """Return the queued jobs that may start now, in the order of the queue.
 
-    `jobs` are all that have not ended, and `waits` those of them that may not start. A tuning job
-    is not among the result: it starts with its first trial.
+    `jobs` are all that have not ended, and `waits` those of them that may not start.
     """
     waiting = {wait.job_id for wait in waits}
     turns = (job for job, _, _ in _turns(jobs, limits))
-    return tuple(job for job in turns if job.tuning is None and job.job_id not in waiting)
+    return tuple(job for job in turns if waits_for_admission(job) and job.job_id not in waiting)
 
 
 def wait_of_job(job: Job, read_queue: Callable[[], AdmissionQueue], limits: Limits) -> Wait | None:

@@ -29,8 +29,7 @@ from trainmaster.core.events import (
 )
 from trainmaster.core.model.exit_policy import SIGNAL_BASE, code_of
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import is_member, is_ready
-from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.members import has_kept_vm, is_member, is_ready
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.program_errors.meaning import Meaning, is_peer_loss, meaning_of
 
@@ -201,13 +200,6 @@ def _was_in_round_before(state: State, replica_id: ReplicaId) -> bool:
     job = state.job
     replica = state.find(state.job.attempt, replica_id)
     return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
-
-
-def has_kept_vm(job: Job, replica: Replica) -> bool:
-    """Whether the replica still has the VM that it had when the held round was ordered."""
-    ordered_at = replica.ordered_at
-    held_at = job.round.ordered_at
-    return ordered_at is not None and held_at is not None and ordered_at < held_at
 
 
 def replica_of(end: End) -> ReplicaId:

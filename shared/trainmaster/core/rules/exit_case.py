@@ -18,7 +18,7 @@ from trainmaster.core.model.exit_policy import (
 )
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
-from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.members import channel_members, has_kept_vm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules.failure_row import hang_signature
@@ -65,7 +65,9 @@ class Case:
     @property
     def is_on_current_vm(self) -> bool:
         """Whether the program ran on the VM that the replica has now."""
-        return self.is_hung or self.event.subject.vm_generation == self.replica.vm_generation
+        if self.is_hung:  # the event is about another member
+            return has_kept_vm(self.job, self.replica)
+        return self.event.subject.vm_generation == self.replica.vm_generation
 
     @property
     def program_began_at(self) -> datetime | None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from trainmaster.core.events import End, ReplicaExited
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.model.members import members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import evidence, messages
 
@@ -46,13 +46,13 @@ def find_hung_member(state: State, first: ReplicaExited, ends: Sequence[End]) ->
 
     `first` is the end that decides about the round, and `ends` are all ends of the round.
 
-    The member has the VM that it had in the round, and has reported that its program was stopped
-    there. If it had lost its VM, or had not reported, something else may have happened to it.
+    The member has reported that its program was stopped on the VM that it had in the round. If it
+    had lost that VM before, something else may have happened to it.
     """
     member = find_member_without_failure(state, first, ends)
     if member is None:
         return None
-    was_stopped = is_ready(state.job, member) and evidence.has_kept_vm(state.job, member)
+    was_stopped = member.round_reported and _has_reported(state, member)
     is_reported = evidence.reports_lost_peer(first) and any(
         evidence.reports_silent_peer(end) for end in ends
     )
@@ -81,4 +81,9 @@ def _has_failed(state: State, member: Replica, ends: Sequence[End]) -> bool:
     """
     if member.replica_id in map(evidence.replica_of, ends):
         return True
-    return member.has_ended and is_ready(state.job, member)
+    return member.has_ended and _has_reported(state, member)
+
+
+def _has_reported(state: State, member: Replica) -> bool:
+    """Whether the member has reported since the round ended, perhaps from a VM that it has lost."""
+    return member.incarnation == state.job.round.number

@@ -90,6 +90,11 @@ _PROGRAM_FAILURES: Final = {
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
         ' backend "gloo".'
     ),
+    r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+    r"|^'(?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'$": (
+        "A job of one machine has no ranks unless a launcher sets them: start the program with"
+        " torchrun, or ask for each variable in `trainmaster.env`, such as `RANK: $(RANK)`."
+    ),
     r"No valid checkpoint found in output directory": (
         "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
         " `get_last_checkpoint(output_dir)` of `transformers.trainer_utils`, which returns None"

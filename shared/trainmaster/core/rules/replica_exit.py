@@ -242,7 +242,11 @@ def _restart(case: Case) -> Decision:
         after = f"after {RESTARTS_MAX} restarts, "
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
     replaces_vm = case.is_verdict and case.event.cause is ExitCause.INSTALL
-    where = "on another VM" if replaces_vm else f"in the same VM{exit_texts.after_pause(case)}"
+    where = (
+        "on another VM"
+        if replaces_vm or not case.is_on_current_vm
+        else f"in the same VM{exit_texts.after_pause(case)}"
+    )
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
     excused = len(case.state.excused)
     if excused:

@@ -58,14 +58,19 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from
     creation until then.
     """
-    limits = job.plan.limits
     if job.started_at is not None:
-        ends_at = job.started_at + timedelta(seconds=limits.max_running_s)
+        ends_at = job.started_at + timedelta(seconds=job.plan.limits.max_running_s)
         return Deadline.RUNNING if now >= ends_at else None
-    if limits.max_wait_s is None:
+    wait_ends_at = end_of_wait(job)
+    return Deadline.WAIT if wait_ends_at is not None and now >= wait_ends_at else None
+
+
+def end_of_wait(job: Job) -> datetime | None:
+    """Return when maxWaitTime ends a job that has not run yet; None: nothing ends its wait."""
+    wait_s = job.plan.limits.max_wait_s
+    if job.started_at is not None or wait_s is None:
         return None
-    ends_at = job.created_at + timedelta(seconds=limits.max_wait_s)
-    return Deadline.WAIT if now >= ends_at else None
+    return job.created_at + timedelta(seconds=wait_s)
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:

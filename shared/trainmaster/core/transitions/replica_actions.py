@@ -19,7 +19,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import is_member
+from trainmaster.core.model.members import has_kept_vm, is_member
 from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
 from trainmaster.core.transitions.change import PROVISION, Change, find_replica, move_replica
 
@@ -32,9 +32,9 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
             is_alone = not is_member(state.job.plan, replica.replica_id)
             # Its VM is known now, so its program may run.
             effects = PROVISION if is_alone and replica.vm_since is None else ()
-            return Change(replicas=(_mark_ready(replica, action, now),), effects=effects)
+            return Change(replicas=(_mark_ready(state.job, replica, action, now),), effects=effects)
         case MarkHostReady():
-            return Change(replicas=(_with_host_ready(replica, action),))
+            return Change(replicas=(_with_host_ready(state.job, replica, action),))
         case RecordHostDone():
             return Change(replicas=(_with_host_done(replica, action),))
         case RecordCompletion():
@@ -55,7 +55,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
             assert_never(action)
 
 
-def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
+def _mark_ready(job: Job, replica: Replica, action: MarkReady, now: datetime) -> Replica:
     return move_replica(
         replica,
         ReplicaState.RUNNING,
@@ -64,18 +64,25 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
         host_vms=_host_vms_with(replica, action.host_vm),
         vm_since=action.vm_since,
         measurement=action.measurement or replica.measurement,
-        **_next_round(replica, action),
+        **_next_round(job, replica, action),
     )
 
 
-def _next_round(replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
+def _next_round(job: Job, replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
     """Return the changes of a member that reports.
 
     Its first report about this round begins with no host.
     """
     is_next = action.round is not None and action.round != replica.incarnation
-    begun = {"incarnation": action.round, "hosts_ready": (), "hosts_done": ()} if is_next else {}
-    return {**begun, "has_ended": action.has_ended or (replica.has_ended and not is_next)}
+    if not is_next:
+        return {"has_ended": action.has_ended or replica.has_ended}
+    return {
+        "incarnation": action.round,
+        "hosts_ready": (),
+        "hosts_done": (),
+        "has_ended": action.has_ended,
+        "round_reported": has_kept_vm(job, replica),
+    }
 
 
 def _with_measurement(
@@ -173,12 +180,12 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
     return replace(job, placement=placement, version=job.version + 1)
 
 
-def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
+def _with_host_ready(job: Job, replica: Replica, action: MarkHostReady) -> Replica:
     """Return the replica with one more ready host.
 
     The VM generation belongs to the node that reported first.
     """
-    replica = replace(replica, **_next_round(replica, action))
+    replica = replace(replica, **_next_round(job, replica, action))
     return replace(
         replica,
         state=ReplicaState.RESTARTING if replica.state is ReplicaState.RUNNING else replica.state,

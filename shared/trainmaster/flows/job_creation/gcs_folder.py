@@ -10,7 +10,8 @@ from typing import Final
 from trainmaster.core.model.plan import GcsFolder, Substitution
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.package_versions import programs_of
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
+from trainmaster.jobspec.accept import AcceptedSpec
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 FIELD: Final = "trainmaster.gcs"
 NO_GCSFUSE: Final = (

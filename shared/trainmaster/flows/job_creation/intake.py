@@ -28,7 +28,8 @@ from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import ObjectsOf, transfers, with_resources
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.jobspec.accept import AcceptedSpec, accept
+from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import JobQueries, States
 
 PricesOf = Callable[[], PriceList | Unknown]

@@ -26,7 +26,8 @@ from trainmaster.cost.job_cost import transfer_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.flows.job_creation.package_versions import programs_of, with_generations
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
+from trainmaster.jobspec.accept import AcceptedSpec
+from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
 
 LOOKUPS_AT_ONCE: Final = 8

@@ -6,19 +6,20 @@
             └── another pass admitted a job meanwhile ──┘
 
 A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it
-leaves. It runs when a job is submitted, when a job has ended, and with every sweep. It does not run
-if another pass has seen the new job, or began after the request: of a thousand requests at once,
-nearly all would find nothing new.
+leaves. It runs when a job is submitted, when a job has ended, and when a sweep finds that something
+has changed since. It does not run if another pass has seen the new job, or began after the request:
+of a thousand requests at once, nearly all would find nothing new.
 
 A lease keeps passes from running side by side. A pass that finds the lease taken ends at once,
 because the running pass decides about all queued jobs, except those that were submitted after it
 had read them. The running pass therefore counts the live jobs at its end, and requests another pass
 if their number has changed.
 
-A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is
-pending, too, until the job's VMs exist, because the request of the pass may find the lease taken by
-a delivery that has read the job as QUEUED. The commit of each admission has the previous admission
-as precondition, so two concurrent passes never admit two jobs to the same capacity.
+A job that must wait stays QUEUED. Its ledger entry stays pending until it is in the stored queue:
+from then on, only passes read it. The entry of an admission is pending until the job's VMs exist,
+because the request of the pass may find the lease taken by a delivery that has read the job as
+QUEUED. The commit of each admission has the previous admission as precondition, so two concurrent
+passes never admit two jobs to the same capacity.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import logging
 import random
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Final
 
 from trainmaster.core.events import ProvisioningStarted
@@ -48,6 +50,8 @@ LEASE_S: Final = 120.0
 After the death of a pass, admission waits this long at most: less if the message that requested the
 pass is redelivered, because the same message takes the lease again.
 """
+FULL_PASS: Final = timedelta(hours=1)
+"""Time after which the sweep requests a pass, although no number has changed."""
 STORED_MAX: Final = 10_000
 """Waiting jobs with a stored position. They take about half of Firestore's 1 MiB for a document."""
 CLOCKS_DIFFER: Final = timedelta(seconds=10)
@@ -62,9 +66,31 @@ def request_pass(deps: Deps) -> None:
         deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
 
 
-def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
-    """Run a pass for this queued job, unless a pass has seen it. Return whether it was admitted."""
-    return job.job_id not in deps.store.queue().waits and job.job_id in admit_all(deps, message_id)
+def is_pass_due(queue: AdmissionQueue, deps: Deps) -> bool:
+    """Whether a job may fit that did not fit in the pass that stored this queue.
+
+    Submissions and ends request a pass of their own. A pass whose request was lost is found by the
+    number of live jobs; what that number hides is found within `FULL_PASS`.
+    """
+    is_old = deps.clock() - queue.read_at >= FULL_PASS
+    return is_old or queue.limits != deps.limits or queue.live_count != deps.store.count_live()
+
+
+class Admission(Enum):
+    """What is known about a queued job."""
+
+    ADMITTED = auto()
+    WAITS = auto()  # a pass has seen it, and later passes decide about it
+    UNDECIDED = auto()  # no pass has seen it: another one holds the lease
+
+
+def admit(job: Job, deps: Deps, message_id: str = "") -> Admission:
+    """Run a pass for this queued job, unless a pass has seen it."""
+    if deps.store.queue().has_seen(job):
+        return Admission.WAITS
+    if job.job_id in admit_all(deps, message_id):
+        return Admission.ADMITTED
+    return Admission.WAITS if deps.store.queue().has_seen(job) else Admission.UNDECIDED
 
 
 def admit_all(
@@ -109,7 +135,13 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
             deps.sleep(jitter * 0.1 * 2**retry)
             continue
         deps.store.store_queue(
-            AdmissionQueue(read_at, {wait.job_id: wait for wait in waits[:STORED_MAX]})
+            AdmissionQueue(
+                read_at,
+                {wait.job_id: wait for wait in waits[:STORED_MAX]},
+                live_count,
+                dict(deps.limits),
+                is_cut=len(waits) > STORED_MAX,
+            )
         )
         return frozenset(admitted), live_count
     _log.warning("another pass admitted jobs in each of %d tries; the next pass continues", TRIES)

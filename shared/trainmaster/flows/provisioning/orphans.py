@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -61,21 +61,26 @@ class OrphanTimes:
 
 def handle(
     listed: Iterable[LabelledVm],
-    live_job_ids: Iterable[str],
+    active_labels: Collection[str],
     fleet: Fleet,
     deps: Deps,
     times: OrphanTimes,
     run_all: Callable[[Sequence[Callable[[], None]]], None],
 ) -> None:
-    """Search once among the listed VMs. `live_job_ids` were read after the VMs were listed.
+    """Search once among the listed VMs.
+
+    `active_labels` are those of the live jobs that do not wait for their admission. They were read
+    after the VMs were listed.
 
     `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`.
     """
     now = deps.clock()
-    vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)
+    vms_of_ended_jobs, ownerless = _find_ownerless(listed, active_labels, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
         _log.warning(
-            "%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id}
+            "%s VMs of a job that needs none: requesting their deletion",
+            count,
+            extra={"job_id": job_id},
         )
         request = internal_requests.ProvisionRequest(job_id)
         deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
@@ -100,18 +105,17 @@ def handle(
 
 
 def _find_ownerless(
-    listed: Iterable[LabelledVm], live_job_ids: Iterable[str], store: JobQueries
+    listed: Iterable[LabelledVm], active_labels: Collection[str], store: JobQueries
 ) -> tuple[Counter[str], list[LabelledVm]]:
     """Return how many VMs each ended job still has, and the VMs without a job.
 
     VMs of live jobs are recognized by their label, without a lookup of their own.
     """
-    live_labels = {job_label(job_id) for job_id in live_job_ids}
     owners: dict[tuple[str, str], str | None] = {}
     vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []
     for labelled_vm in listed:
-        if labelled_vm.label in live_labels:
+        if labelled_vm.label in active_labels:
             continue
         name_hash = job_hash_in(labelled_vm.vm.name)
         if name_hash is None:

@@ -60,6 +60,7 @@ from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning.admission import Admission
 from trainmaster.flows.provisioning.execute_steps import (
     Inserts,
     execute_step,
@@ -244,8 +245,7 @@ class _Delivery:
         fleet_deps = self.fleet_deps
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED:
-            self.loaded = None  # the admission decides about the first zone
-            return _Next.ROUND if self._admit(job) else _Next.SWEEP
+            return self._request_admission(job)
         vms, unreachable, refusal = reached(
             lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used)
         )
@@ -370,13 +370,24 @@ class _Delivery:
         begin = AllReady(job.job_id, job.attempt, self.deps.clock(), ended)
         return self.deps.store.losses_after(job.job_id, hold_key(job.attempt, ended), begin.key)
 
-    def _admit(self, job: Job) -> bool:
-        """Return whether the job may request VMs."""
+    def _request_admission(self, job: Job) -> _Next:
+        """Admit the queued job if it fits.
+
+        Nothing is left to do for a job that has to wait: the queue has it, and a later pass admits
+        it.
+        """
+        self.loaded = None  # the admission decides about the first zone
         if not self.deps.limits:
             outlook = gather_outlook(job, self.deps)
             record(ProvisioningStarted(job.job_id, self.deps.clock(), outlook=outlook), self.deps)
-            return True
-        return admission.admit(job, self.deps, self.lease.holder)
+            return _Next.ROUND
+        match admission.admit(job, self.deps, self.lease.holder):
+            case Admission.ADMITTED:
+                return _Next.ROUND
+            case Admission.WAITS:
+                return _Next.END
+            case Admission.UNDECIDED:
+                return _Next.SWEEP
 
     def _execute(self, steps: Steps, job: Job) -> bool:
         """Execute the steps. Return False if capacity errors wait for the end of another insert."""
@@ -439,7 +450,7 @@ class _Delivery:
         if late:
             # Their own requests may have met the lease.
             self._publish(ProvisionRequest(job.job_id, late[0]))
-        if waiting:
+        if waiting and job.state is not JobState.QUEUED:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
             start_if_all_ready(

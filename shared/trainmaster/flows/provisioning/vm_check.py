@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -30,7 +31,7 @@ from trainmaster.flows.provisioning.execute_steps import record_out_of_reach
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
-from trainmaster.ports import Fleet, reached
+from trainmaster.ports import Fleet, LiveJobs, reached
 from trainmaster.ports.metrics import MetricReader
 
 RunAll = Callable[[Sequence[Callable[[], None]]], None]
@@ -44,16 +45,30 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     try:
         listed, unreachable, _ = _list(fleet, deps)
     except RefusedError as error:
-        _record_out_of_reach(deps.store.live_jobs().jobs, str(error), deps, run_all)
+        for page in _active_pages(deps):
+            _record_out_of_reach(page.jobs, str(error), deps, run_all)
         raise
-    live = deps.store.live_jobs()
-    visible_jobs = [job for job in live.jobs if job.zone not in unreachable]
     for zone in unreachable:
         _log.warning("Google cannot reach %s: VMs there are not checked", zone)
-        jobs = [job for job in live.jobs if job.zone == zone]
-        _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
-    _request_reconciliations(visible_jobs, listed, fleet_deps, deps)
-    orphans.handle(listed, live.job_ids, fleet, deps, fleet_deps.orphan_times, run_all)
+    vms_by_label: dict[str, list[Vm]] = defaultdict(list)
+    for labelled in listed:
+        vms_by_label[labelled.label].append(labelled.vm)
+    compared = _Compared()
+    active_labels: set[str] = set()
+    for page in _active_pages(deps):
+        active_labels.update(map(job_label, page.job_ids))
+        for zone in unreachable:
+            jobs = [job for job in page.jobs if job.zone == zone]
+            _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
+        visible_jobs = [job for job in page.jobs if job.zone not in unreachable]
+        _compare(visible_jobs, vms_by_label, compared, fleet_deps, deps)
+    _request_reconciliations(compared, fleet_deps, deps)
+    orphans.handle(listed, active_labels, fleet, deps, fleet_deps.orphan_times, run_all)
+
+
+def _active_pages(deps: Deps) -> Iterator[LiveJobs]:
+    """Yield the live jobs in parts. Jobs that wait for their admission have no VMs."""
+    return deps.store.live_pages(waiting=not deps.limits)
 
 
 def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...], str]:
@@ -66,7 +81,9 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
         return reached(fleet.list_all)
     except TemporaryError as error:
         _log.warning("%s: the zones of live jobs are listed one by one", error)
-        zones = sorted({zone for job in deps.store.live_jobs().jobs for zone in job.zones_used})
+        zones = sorted(
+            {zone for page in _active_pages(deps) for job in page.jobs for zone in job.zones_used}
+        )
         return reached(lambda: fleet.list_all(zones))
 
 
@@ -84,43 +101,53 @@ def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all:
     )
 
 
-def _request_reconciliations(
-    live_jobs: Iterable[Job],
-    listed: Iterable[LabelledVm],
+@dataclass(slots=True)
+class _Compared:
+    """What the comparison of jobs with their VMs has found."""
+
+    differing: list[str] = field(default_factory=list)
+    """Ids of running jobs that have other VMs than they need."""
+    running: dict[str, int] = field(default_factory=dict)
+    """Id of each other running job → its RUNNING replicas."""
+
+
+def _compare(
+    jobs: Iterable[Job],
+    vms_by_label: Mapping[str, Sequence[Vm]],
+    compared: _Compared,
     fleet_deps: FleetDeps,
     deps: Deps,
 ) -> None:
-    """Request a reconciliation of each running job whose VMs differ, or whose agents may be silent.
-
-    The sweep itself requests those of jobs that need one anyway.
+    """Compare running jobs with their VMs. The sweep itself requests those that change anyway.
 
     Jobs are compared side by side: thousands of jobs one after another would take longer than until
     the next sweep.
     """
-    vms_by_label: dict[str, list[Vm]] = defaultdict(list)
-    for labelled in listed:
-        vms_by_label[labelled.label].append(labelled.vm)
     now = deps.clock()
-    jobs = [job for job in live_jobs if not needs_reconciliation(job, now)]
-    differing = list[str]()
-    running_by_job = dict[str, int]()
 
     def compare(job: Job) -> None:
         running = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         changing = deps.store.count_replicas(job.job_id, job.attempt, CHANGING)
         if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
-            running_by_job[job.job_id] = running
+            compared.running[job.job_id] = running
         else:
-            differing.append(job.job_id)
+            compared.differing.append(job.job_id)
 
-    fleet_deps.run_all([partial(compare, job) for job in jobs])
-    differing += _find_silent(running_by_job, fleet_deps.metrics, now)
+    fleet_deps.run_all(
+        [partial(compare, job) for job in jobs if not needs_reconciliation(job, now)]
+    )
+
+
+def _request_reconciliations(compared: _Compared, fleet_deps: FleetDeps, deps: Deps) -> None:
+    """Request a reconciliation of each job whose VMs differ, or whose agents may be silent."""
+    silent = _find_silent(compared.running, fleet_deps.metrics, deps.clock())
+    differing = sorted({*compared.differing, *silent})
     if differing:
         _log.info(
             "%d running jobs have other VMs than expected, or too few agents that write",
             len(differing),
         )
-        requests = [encode_provision(ProvisionRequest(job_id)) for job_id in sorted(differing)]
+        requests = [encode_provision(ProvisionRequest(job_id)) for job_id in differing]
         deps.bus.publish_all(topics.PROVISION, requests)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
 from trainmaster.core.cluster.number_ranges import as_number_range
 from trainmaster.core.cluster.tf_config import Cluster
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import LOG_ID, own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.plan import Dialect, GcsFolder, Program
@@ -23,7 +23,7 @@ from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.model.watching import Preflight, TrackingRun
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.reporting.job_log import LOG_ID, task_base
+from trainmaster.core.reporting.job_log import task_base
 from trainmaster.messaging import topics
 from trainmaster.ports import AddressBook
 

@@ -16,6 +16,8 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reporting.submission_origin import owner
+from trainmaster.core.rules.admission_queue import waits_for_admission
+from trainmaster.core.rules.user_requests import end_of_wait
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Orphan, Rejection
@@ -33,6 +35,10 @@ Confirmed entries do not have it.
 """
 OWNER: Final = "owner"
 """Field with the user that submitted the job, in lower case; empty: unknown."""
+IS_ACTIVE: Final = "is_active"
+"""Field of a job: whether it is live, and more than an admission pass decides about it."""
+WAIT_ENDS_AT: Final = "wait_ends_at"
+"""Field of a job that waits for its admission: when `maxWaitTime` ends it. None: never."""
 FAILING: Final = "failing_in"
 """Field of a replica that has failed several times in a row: its job and attempt. None: it has
 not.
@@ -53,11 +59,14 @@ def job_document(job: Job) -> Document:
     Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted. Nor
     do they have an `owner`: lists find their tuning job.
     """
+    is_waiting = waits_for_admission(job)
     time_field = submission_time_field(through_api=job.through_api)
     submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
     return {
         **_dump(Job, job),
         "is_live": not job.state.is_terminal,
+        IS_ACTIVE: not (job.state.is_terminal or is_waiting),
+        WAIT_ENDS_AT: end_of_wait(job) if is_waiting else None,
         "vm_hash": job_hash(job.job_id),
         **submitted,
     }

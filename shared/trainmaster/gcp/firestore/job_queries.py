@@ -5,13 +5,13 @@ admissions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
-from google.cloud.firestore import Query
+from google.cloud.firestore import DocumentSnapshot, Query
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.core.model.floor import is_below_floor
@@ -30,7 +30,9 @@ from trainmaster.gcp.firestore.database import (
 )
 from trainmaster.gcp.firestore.documents import (
     FAILING,
+    IS_ACTIVE,
     OWNER,
+    WAIT_ENDS_AT,
     failing_key,
     pack,
     read,
@@ -38,7 +40,7 @@ from trainmaster.gcp.firestore.documents import (
     unpack,
 )
 from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs
-from trainmaster.ports.store import FAILING_JOBS, FAILING_READ
+from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 
 ADMISSION: Final = "control/admission_token"
 QUEUE: Final = "control/admission_queue"
@@ -48,15 +50,20 @@ class JobQueries(Database):
     """See `trainmaster.ports.Store`."""
 
     def live_jobs(self) -> LiveJobs:
-        jobs = []
-        unreadable = []
-        for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
-            job = read_or_log(Job, snapshot, "job_id")
-            if job is None:
-                unreadable.append(snapshot.id)
-            else:
-                jobs.append(job)
-        return LiveJobs(tuple(jobs), tuple(unreadable))
+        return _read_live(self._find(self._where(JOBS, ("is_live", "==", True))))
+
+    def live_pages(self, *, waiting: bool) -> Iterator[LiveJobs]:
+        field = "is_live" if waiting else IS_ACTIVE
+        query = self._where(JOBS, (field, "==", True)).order_by("__name__").limit(LIVE_PAGE)
+        snapshots = self._find(query)
+        while snapshots:
+            yield _read_live(snapshots)
+            is_last = len(snapshots) < LIVE_PAGE
+            last = self._client.document(job_path(snapshots[-1].id))
+            snapshots = [] if is_last else self._find(query.start_after([last]))
+
+    def overdue_waits(self, now: datetime) -> tuple[Job, ...]:
+        return _read_live(self._find(self._where(JOBS, (WAIT_ENDS_AT, "<=", now)))).jobs
 
     def admission_token(self) -> AdmissionToken:
         """Read the token before the jobs: an admission in between then fails the commit that uses
@@ -169,6 +176,18 @@ class JobQueries(Database):
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))
+
+
+def _read_live(snapshots: Iterable[DocumentSnapshot[Any]]) -> LiveJobs:
+    jobs = []
+    unreadable = []
+    for snapshot in snapshots:
+        job = read_or_log(Job, snapshot, "job_id")
+        if job is None:
+            unreadable.append(snapshot.id)
+        else:
+            jobs.append(job)
+    return LiveJobs(tuple(jobs), tuple(unreadable))
 
 
 def _indexed_conditions(only: JobFilter | None) -> list[tuple[str, str, object]]:

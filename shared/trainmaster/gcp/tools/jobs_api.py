@@ -40,13 +40,12 @@ class JobsApi:
         `invocation` identifies a call that creates a job: the API recognises it when the call is
         repeated. If the job is invalid, the call raises InvalidJobError.
         """
+        address = f"{self._base}{path}"
         headers = {"User-Agent": f"trainmaster invocation-id/{invocation}"} if invocation else {}
         problem = ""
         for pause_s in (*PAUSES_S, None):
             try:
-                response = self._session().request(
-                    method, f"{self._base}{path}", json=body, headers=headers
-                )
+                response = self._session().request(method, address, json=body, headers=headers)
             except NO_CONNECTION as error:
                 problem = str(error)
             else:
@@ -55,12 +54,14 @@ class JobsApi:
                     return answer
                 problem = exceptions.from_http_response(response).message
                 if invocation and response.status_code == _INVALID:
-                    raise InvalidJobError(problem)
+                    # The problems are the job's: the address of the call, which Google's text
+                    # begins with, is none of them.
+                    raise InvalidJobError(problem.removeprefix(f"{method} {address}: "))
                 if response.status_code not in _TRANSIENT:
                     raise PermanentError(problem)
             if pause_s is not None:
                 time.sleep(pause_s)
-        raise TemporaryError(f"{self._base}{path}: {problem}")
+        raise TemporaryError(f"{address}: {problem}")
 
     def _session(self) -> clients.Session:
         """Return a session with the user's credentials; they are read again, because tokens

@@ -21,10 +21,7 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""
-RESERVED_VARIABLES: Final = (
-    "TF_CONFIG",
-    "CLUSTER_SPEC",
-    "TPU_CONFIG",
+RANK_VARIABLES: Final = (
     "RANK",
     "NODE_RANK",
     "LOCAL_RANK",
@@ -32,6 +29,14 @@ RESERVED_VARIABLES: Final = (
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+)
+"""A job with one rank gets those that it asks for, by `RANK: $(RANK)`: `agent.program.environment`.
+"""
+RESERVED_VARIABLES: Final = (
+    *RANK_VARIABLES,
+    "TF_CONFIG",
+    "CLUSTER_SPEC",
+    "TPU_CONFIG",
     "CLOUD_ML_*",
     "AIP_*",
     "TRAINMASTER_*",
@@ -61,8 +66,8 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
     env_path = (EXTENSION, "env")
     secrets = extension.secrets
     secrets_path = (EXTENSION, "secrets")
-    for name in env:
-        _check_name(name, (*env_path, name), problems)
+    for name, value in env.items():
+        _check_name(name, (*env_path, name), problems, value)
     for name, secret in secrets.items():
         path = (*secrets_path, name)
         _check_name(name, path, problems)
@@ -103,7 +108,7 @@ def resolve_pool_variables(
         if variable.name is None:
             problems.add(name_path, "is required", example_at(name_path))
             continue
-        _check_name(variable.name, name_path, problems)
+        _check_name(variable.name, name_path, problems, variable.value or "")
         if variable.name in own:
             problems.add(
                 name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2"
@@ -123,8 +128,8 @@ def resolve_option_variables(
     own = tuple(Variable(name, value) for name, value in env.items())
     if plan.has_containers:
         check_lines(env, path, problems)
-    for name in env:
-        _check_name(name, (*path, name), problems)
+    for name, value in env.items():
+        _check_name(name, (*path, name), problems, value)
     for program in (plan.program, *(group.program for group in plan.groups if group.program)):
         others = [variable for variable in program.environment if variable.name not in env]
         _check_number((*others, *own), path, problems)
@@ -143,12 +148,15 @@ def _check_line(name: str, value: str, path: FieldPath, problems: Problems) -> N
         problems.add_text(path, rule, f"MY_{name}, a name that they do not read")
 
 
-def _check_name(name: str, path: FieldPath, problems: Problems) -> None:
+def _check_name(name: str, path: FieldPath, problems: Problems, value: str = "") -> None:
     if not _NAME.fullmatch(name):
         rule = "must have letters, digits and _ only, and must not begin with a digit"
         problems.add_text(path, f"{rule}; this is {quoted(name)}", "LEVEL")
+    elif name in RANK_VARIABLES and value == f"$({name})":
+        return  # asks for Trainmaster's value
     elif any(fnmatchcase(name, reserved) for reserved in RESERVED_VARIABLES):
-        problems.add_text(path, f"is reserved: Trainmaster sets {name} itself", f"MY_{name}")
+        asks = f"; {name}: $({name}) asks for its value" if name in RANK_VARIABLES else ""
+        problems.add_text(path, f"is reserved: Trainmaster sets {name} itself{asks}", f"MY_{name}")
 
 
 def _check_number(variables: Sequence[Variable], path: FieldPath, problems: Problems) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trainmaster.jobspec.fields.environment_variables import RANK_VARIABLES
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.pod_fields import EnvVarFields
 from trainmaster.jobspec.manifests.volumes import CREDENTIALS
@@ -95,6 +96,8 @@ def convert_environment(
             continue
         if not _note_set_by_platform(variable.name, value, item_path, names, findings):
             variables[variable.name] = value
+        elif names.pods == 1 and variable.name in RANK_VARIABLES:
+            variables[variable.name] = f"$({variable.name})"  # a job of one pod must ask for it
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 

@@ -17,6 +17,10 @@ NODES = "$(WORLD_SIZE)"
 """Number of replicas, also in a round without some of the job's."""
 
 
+OF_ONE_POD = {name: f"$({name})" for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+"""The operator sets them in each pod. A job of one pod has to ask for them."""
+
+
 class ElasticPolicy(Level):
     min_replicas: int | None = None
     max_replicas: int | None = None

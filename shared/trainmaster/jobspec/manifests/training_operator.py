@@ -23,6 +23,7 @@ from trainmaster.jobspec.manifests.roles import (
 )
 from trainmaster.jobspec.manifests.run_policy import UNDER_SPEC, RunPolicy, check_run_policy
 from trainmaster.jobspec.manifests.torch_environment import (
+    OF_ONE_POD,
     ElasticPolicy,
     elastic_variables,
     torch_variables,
@@ -89,6 +90,8 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
     workers = counts.get("Worker", 0)
     extension: dict[str, Any] = {}
     injected = torch_variables(pods, fields.nproc_per_node, "spec.nprocPerNode", findings)
+    if pods == 1:
+        injected |= OF_ONE_POD
     if fields.elastic_policy is not None:
         elastic = findings.read(fields.elastic_policy, "spec.elasticPolicy", ElasticPolicy)
         injected |= elastic_variables(elastic, manifest.name, workers, findings)
@@ -146,8 +149,10 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
         findings.refuse(
             "spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}"
         )
-    roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, {"PYTHONUNBUFFERED": "1"}, findings)
-    return _content(roles, fields.run_policy, sum(counts.values()), findings)
+    pods = sum(counts.values())
+    injected = {"PYTHONUNBUFFERED": "1", **(OF_ONE_POD if pods == 1 else {})}
+    roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, injected, findings)
+    return _content(roles, fields.run_policy, pods, findings)
 
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:

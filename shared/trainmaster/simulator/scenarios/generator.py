@@ -10,7 +10,8 @@ from typing import Final
 
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.simulator.scenarios.fault_profiles import (
     PARTIAL,
     QUEUE,

@@ -21,6 +21,7 @@ from trainmaster.agent.control.saving import (
 )
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
+GRACE_S = 25.0
 ROUND, NEXT = IncarnationKey(1, 3), IncarnationKey(1, 4)
 
 
@@ -51,6 +52,7 @@ class Gang:
             saves_together=self.mode == "gang",
             save_on_notice=self.mode,
             checkpoint_signal=SimpleNamespace(name="SIGUSR1"),
+            grace_s=GRACE_S,
         )
         clock = SimpleNamespace(monotonic_s=lambda: self.now, now_s=lambda: self.now)
         inbox = SimpleNamespace(post_later=self.post_later, clock=clock)
@@ -225,6 +227,27 @@ def test_later_directive_asks_a_member_again_that_a_directive_asked_before() -> 
         gang.saving.on_directive(directive)
         gang.advance(1)
     assert [fact for _, fact in gang.facts].count("asked") == 2
+
+
+@pytest.mark.parametrize("left_s", [-40.0, -0.5, 3.0, GRACE_S])
+def test_program_that_a_directive_asks_late_has_the_time_of_a_short_notice(left_s: float) -> None:
+    """The VM with the notice may be given up already, or the clock of this one be wrong."""
+    gang = Gang()
+    late = ReceivedDirective(ROUND, "save", save_number=1, until=gang.now + left_s)
+    gang.saving.on_directive(late)
+    gang.advance(1)
+    assert gang.end_round() == pytest.approx(GRACE_S - 1)
+    gang.advance(GRACE_S - 1)
+    assert gang.saving.patience_s == pytest.approx(0)
+    assert gang.saving.was_asked(ROUND), "its end is free of charge"
+
+
+def test_directive_does_not_extend_a_request_that_a_peer_has_made() -> None:
+    gang = Gang()
+    gang.peer_asks(0.1, gives_up_s=5)
+    gang.advance(2)
+    gang.saving.on_directive(ReceivedDirective(ROUND, "save", save_number=1, until=gang.now + 3))
+    assert gang.end_round() == pytest.approx(3)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,6 +128,32 @@ def test_end_of_the_program_sends_what_was_measured(
         return len(bench.bodies) > 1
 
     eventually(has_sent)
+
+
+def test_process_ends_after_the_report_of_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled job has no exit that says how far its program came: its VM shuts down."""
+    monkeypatch.setattr(module, "DISTANCE_MIN_S", 0.3)
+    monitor = bench.start(3600)
+    eventually(lambda: bench.reads)
+    assert bench.bodies == []
+    monitor.finish_interval()
+    monitor.await_last_report()
+    assert len(bench.bodies) == 1
+    before = time.monotonic()
+    monitor.await_last_report()
+    assert time.monotonic() - before < module.DISTANCE_MIN_S
+
+
+def test_process_does_not_wait_for_a_report_that_nothing_sends(bench: Bench) -> None:
+    bench.failure = OSError("no such file")
+    monitor = bench.start(3600)
+    bench.thread.join(WITHIN_S)
+    monitor.finish_interval()
+    before = time.monotonic()
+    monitor.await_last_report()
+    assert time.monotonic() - before < 1.0
 
 
 def test_points_are_never_closer_than_the_api_accepts(bench: Bench) -> None:

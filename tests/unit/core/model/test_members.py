@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
-from trainmaster.console.pages.job_list import situation
+from trainmaster.console.pages.job_rows import situation
 from trainmaster.console.pages.replica_rows import replica_rows
 from trainmaster.core.model.job import State
 from trainmaster.presentation.job_view import job_view

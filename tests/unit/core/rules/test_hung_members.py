@@ -17,8 +17,10 @@ from tests.support.held_rounds import (
     NOW,
     OWN,
     PEER_LOSS,
+    after,
     held,
     judge_held,
+    of_ready,
 )
 from tests.support.jobs import (
     CHIEF,
@@ -31,9 +33,10 @@ from tests.support.jobs import (
     at,
     exited,
     lost,
+    ready,
 )
 from trainmaster.core.actions import BeginRound, Budget, RerunJob
-from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.events import End, Event, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
 from trainmaster.core.model.job import State
@@ -141,7 +144,7 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     assert "; worker" not in own.text
 
 
-HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
+HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10), round_reported=True)
 SILENCE: Final = (
     *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),
     ("Aborted", "Terminating process because … absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"),
@@ -181,7 +184,10 @@ def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
 def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is() -> None:
     for hung, other in ((CHIEF, WORKER_0), (WORKER_0, CHIEF)):
         job, key = a_job(plan=a_plan(1)), a_replica(hung).key
-        two = [a_replica(member, incarnation=2, ordered_at=at(10)) for member in (CHIEF, WORKER_0)]
+        two = [
+            a_replica(member, incarnation=2, ordered_at=at(10), round_reported=True)
+            for member in (CHIEF, WORKER_0)
+        ]
         state = a_state(
             *two, job=replace(job, round=Round(2, is_held=True, began_at=at(10), ordered_at=at(90)))
         )
@@ -196,11 +202,7 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
         (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
         (held(2, HUNG), (exited(WORKER_0, signal=6), silence(CHIEF))),
         (held(2, HUNG), tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0))),
-        (held(2, replace(HUNG, ordered_at=at(90))), (silence(CHIEF), silence(WORKER_0))),
-        (
-            held(2, replace(HUNG, ordered_at=at(95), vm_generation=2)),
-            (silence(CHIEF), silence(WORKER_0)),
-        ),
+        (held(2, replace(HUNG, round_reported=False)), (silence(CHIEF), silence(WORKER_0))),
         (held(2, HUNG, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
     ],
     ids=[
@@ -208,8 +210,7 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
         "no other",
         "an abort without words",
         "a closed connection",
-        "it completed",
-        "its VM was replaced since",
+        "it had completed, or lost its VM before it reported",
         "it took no part",
     ],
 )
@@ -220,6 +221,45 @@ def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung
     charged = "worker 0" if "signal 6" in decision.text else "chief 0"
     assert f"ended: {charged} failed first: " in decision.text
     assert f"Restart 1 of 5 of {charged}" in decision.text
+
+
+def test_member_that_hung_is_charged_also_if_it_loses_its_vm_after_its_report() -> None:
+    """It has reported that a directive ended its program. The loss comes too late to explain it."""
+    state = replied(WORKER_1, lost_first=False)
+    decision = judge_held(state, silence(CHIEF), silence(WORKER_0))
+    assert decision.text.startswith("Round 1 ended: worker 1 did not answer, and chief 0 failed: ")
+    assert decision.text.endswith(". Restart 1 of 5 of worker 1, on another VM.")
+
+
+def test_member_that_loses_its_vm_before_its_report_is_charged_for_nothing() -> None:
+    """The verdict also reads the loss, which decides. This is the rule without it."""
+    state = replied(WORKER_1, lost_first=True)
+    decision = judge_held(state, silence(CHIEF), silence(WORKER_0))
+    assert "Restart 1 of 5 of chief 0" in decision.text
+
+
+def replied(replica_id: ReplicaId, *, lost_first: bool) -> State:
+    """Return a held round whose member has lost its VM, before or after its report, and is ready on
+    another one.
+    """
+    state = held(2, a_replica(replica_id, incarnation=1, ordered_at=at(10)))
+    loss = lost(replica_id, incarnation=2)
+    again = ready(replica_id, 2, vm_generation=2)
+    events: list[Event] = [loss, again] if lost_first else [ready(replica_id, 2), loss, again]
+    for seconds, event in enumerate(events, start=91):
+        state = after(state, event, seconds)
+    return state
+
+
+def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> None:
+    """A verdict does not read all ends of a large round."""
+    ended = exited(WORKER_1, 1, error=PEER_LOSS)
+    policy = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.FAIL),))  # it waits for no VM
+    job = a_job(plan=a_plan(2, exit_policy=policy))
+    state = held(2, a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), job=job)
+    state = after(state, of_ready(WORKER_1, 2, ended), 91)
+    state = after(state, lost(WORKER_1, incarnation=2), 92)
+    assert "worker 1" not in judge_held(state, silence(CHIEF), silence(WORKER_0)).text
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,11 @@ def error(type_: str, message: str) -> ProgramError:
             "Add pandas to `install_requires`",
         ),
         (
+            error("ValueError", "environment variable RANK expected, but not set"),
+            "start the program with torchrun, or ask for each variable",
+        ),
+        (error("KeyError", "'LOCAL_RANK'"), "such as `RANK: $(RANK)`"),
+        (
             error("ModuleNotFoundError", "No module named 'hypertune'"),
             "Add cloudml-hypertune to",
         ),

@@ -513,7 +513,7 @@ def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
     )
     pauses = {
         target.replica.replica_id: target.directive.pause_s
-        for target in desired_vms(state.job, state.replicas)
+        for target in desired_vms(state.job, state.replicas, NOW)
     }
     assert pauses == {CHIEF: 0, WORKER_0: 1, WORKER_1: 0}
 
@@ -569,7 +569,7 @@ def after_failure(
     if job.attempt != state.job.attempt:
         replicas = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
     following = State(job, replicas, whole=True)
-    (target,) = [vm for vm in desired_vms(job, replicas) if vm.replica.replica_id == WORKER_0]
+    (target,) = [vm for vm in desired_vms(job, replicas, NOW) if vm.replica.replica_id == WORKER_0]
     running = tuple(
         (
             replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))

@@ -81,7 +81,7 @@ def asked(
 
 
 def directive_of(state: State, replica_id: ReplicaId) -> Directive:
-    vms = desired_vms(state.job, state.replicas)
+    vms = desired_vms(state.job, state.replicas, NOW)
     return next(vm.directive for vm in vms if vm.replica.replica_id == replica_id)
 
 
@@ -99,13 +99,24 @@ def test_notice_is_one_write_and_no_request_if_all_peers_answered() -> None:
     assert "worker 1" in decision.text
 
 
+@pytest.mark.parametrize(("after_s", "is_asked"), [(129, True), (130, True), (131, False)])
+def test_no_directive_asks_to_save_when_the_vm_with_the_notice_is_given_up(
+    after_s: float, *, is_asked: bool
+) -> None:
+    """A delivery may hold a state whose round has ended: the next directive stops the program."""
+    state = after(running(), noticed(WORKER_1, silent=(1,)))
+    vms = desired_vms(state.job, state.replicas, at(after_s))
+    asked = {vm.replica.replica_id for vm in vms if vm.directive.action is DirectiveAction.SAVE}
+    assert asked == ({WORKER_0} if is_asked else set())
+
+
 def test_peers_that_did_not_answer_are_directed_to_save_and_no_other() -> None:
     event = noticed(WORKER_1, silent=(1, 7, 1))
     state = running()
     assert evolve(state, judge(state, event, NOW), NOW).effects == (Effect.PROVISION,)
     directives = {
         vm.replica.replica_id: vm.directive
-        for vm in desired_vms(after(state, event).job, state.replicas)
+        for vm in desired_vms(after(state, event).job, state.replicas, NOW)
     }
     assert directives[WORKER_0].action is DirectiveAction.SAVE
     assert directives[WORKER_0].to_metadata()["until"] == int(at(130).timestamp())

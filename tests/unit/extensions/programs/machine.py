@@ -3,7 +3,7 @@
 from tests.support.jobs import a_spec
 from trainmaster.api.enum_numbers import replace_numbers
 from trainmaster.core.model.plan import Accelerator
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 from trainmaster_emulators.machines.catalog import Catalog, Links
 
 document = a_spec(masterType="a5-highgpu-8g", workerCount=0, workerType="")

@@ -5,7 +5,7 @@ from trainmaster.core.model.capacity import decisive_kinds
 from trainmaster.core.model.job import Job
 from trainmaster.gcp.compute_fleet.purchase_requests import purchase_request
 from trainmaster.gcp.firestore import documents
-from trainmaster.jobspec import accept
+from trainmaster.jobspec.accept import accept
 
 document = {**a_spec(), "trainmaster": {"queue": "standby"}}
 plan = accept(document, default_job_id="digits_1").plan

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.foreign.answer import Answer, answer_of
 from trainmaster.jobspec.reading.foreign_files import tool_of
+from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.wiring.folders import job_of_folder
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.jobspec import InvalidJob, read_document
 from trainmaster.jobspec.foreign.answer import ForeignFile
-from trainmaster.jobspec.job_document import job_file_of
+from trainmaster.jobspec.job_document import job_file_of, read_document
+from trainmaster.jobspec.problems import InvalidJob
 
 WORDS = st.sampled_from(
     [
