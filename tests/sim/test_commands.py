@@ -1,4 +1,4 @@
-"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m
+"""The commands `trainmaster simulate`, `python -m trainmaster_local.simulator`, `python -m
 tests.sim.soak`.
 """
 
@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from tests.sim.soak import run_batch
 from tests.support.jobs import a_spec
 from trainmaster.cli.options import parse_duration
-from trainmaster.cli.simulate import simulate
-from trainmaster.simulator import __main__ as simulator
+from trainmaster_local.cli.simulate import simulate
+from trainmaster_local.simulator import __main__ as simulator
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_simulator_command_prints_the_same_trace_in_two_processes(
 ) -> None:
     """One of them is this process. Strings and sets have other hashes in each process."""
     options = ["--seed", "3", "--profile", "calm"]
-    command = [sys.executable, "-m", "trainmaster.simulator", *options]
+    command = [sys.executable, "-m", "trainmaster_local.simulator", *options]
     first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     monkeypatch.setattr(sys, "argv", ["simulator", *options])
     assert simulator.main() == 0

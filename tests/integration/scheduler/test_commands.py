@@ -17,8 +17,8 @@ from tests.support.stack import eventually
 from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 Run = Callable[..., Result]
 
