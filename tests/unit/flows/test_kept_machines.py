@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.jobs import a_spec
 from tests.support.world import World, before_next_commit
+from trainmaster.core.events import IncarnationRef, VmRef
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import DirectiveAction
@@ -19,6 +20,10 @@ from trainmaster.core.rules.kept_machines import candidate_in
 from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
 from trainmaster.gcp.firestore.documents import entry_document, job_document
+from trainmaster.messaging.authenticate import AuthDeps, authenticate, expected_audience
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Claims, IdentityError
+from trainmaster.presentation.job_view import job_view
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 MASTER = ReplicaId(TaskType.MASTER, 0)
@@ -509,3 +514,60 @@ def test_stored_documents_without_the_field_do_not_have_it() -> None:
     documents = [job_document(world.job), *map(entry_document, world.ledger)]
     text = str(documents)
     assert not any(name in text for name in ("machines", "keep_s", "'taken'", "misfit"))
+
+
+class OneToken:
+    """Verifies every token as this one."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def claims(self, token: str) -> Claims:
+        del token
+        return self._claims
+
+
+def authenticated(world: World, key: str) -> bool:
+    """Return whether a token with this secret in its audience counts for the job's primary."""
+    vm = world.vms[0]
+    subject = IncarnationRef(
+        world.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
+    audience = expected_audience("my-project", subject) + (f"/{key}" if key else "")
+    claims = Claims(
+        audience=audience,
+        account="vms@p",
+        project="my-project",
+        zone=vm.zone,
+        instance_name=vm.name,
+        instance_id=vm.instance_id,
+        issued_at=world.now,
+        expires_at=world.now + timedelta(hours=1),
+    )
+    message = Message(b"", {"identity": "token"}, "", world.now)
+    deps = AuthDeps(OneToken(claims), world.store, "my-project", "vms@p")
+    try:
+        authenticate(subject, message, deps)
+    except IdentityError:
+        return False
+    return True
+
+
+def test_token_from_before_the_take_is_refused(first: World) -> None:
+    """A program of the last job had the same VM, and could predict all but the secret."""
+    second = other(first, "second")
+    run_job(second)
+    assert first.job.machines is not None
+    assert second.job.machines is not None
+    assert authenticated(second, second.job.machines.key)
+    assert not authenticated(second, "")
+    assert not authenticated(second, first.job.machines.key)
+
+
+def test_secret_of_the_tenure_is_in_no_event_and_no_message(first: World) -> None:
+    assert first.job.machines is not None
+    key = first.job.machines.key
+    assert len(key) == 32
+    texts = [repr(first.job), str(first.ledger), str(job_view(first.job, project="p"))]
+    texts += [str(entry_document(entry)) for entry in first.ledger]
+    assert not any(key in text for text in texts)

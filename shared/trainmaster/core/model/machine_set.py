@@ -52,8 +52,9 @@ class HeldMachines:
     key: str = field(default="", repr=False, compare=False)
     """Secret that is part of the audience of its agents' tokens, 16 bytes in hexadecimal digits.
 
-    It is drawn and hidden like `Job.channel_key`. A program can obtain tokens of its VM for any
-    audience, also for jobs that take the VM later.
+    The commit of the submission draws it, and only the VM configuration shows it. A program can
+    obtain tokens of its VM for any audience that it can predict, also for jobs that take the VM
+    later.
     """
 
 
