@@ -40,7 +40,7 @@ from trainmaster.core.model.vm import VmStatus
 if TYPE_CHECKING:
     from tests.explorer.cloud import ExploredVm
     from tests.explorer.jobs import ExploredJob
-    from trainmaster.memory.store import MemoryStore
+    from trainmaster_local.memory.store import MemoryStore
 
 RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from tests.support.counting import Counts, counting_store
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.store import MemoryStore
 
 MESSAGE_S: Final = 0.01
 """Time between two messages of a gang: all of its agents report within a second."""

@@ -32,13 +32,13 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.dispatch import Handler, handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.memory.bus import MemoryBus, Message
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, reached
 from trainmaster.ports.metrics import MetricReader
+from trainmaster_local.memory.bus import MemoryBus, Message
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 
 class FixedAddresses:

@@ -19,8 +19,8 @@ from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import Change
 from trainmaster.gcp.firestore import job_queries
-from trainmaster.memory import store as memory_store
 from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
+from trainmaster_local.memory import store as memory_store
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:

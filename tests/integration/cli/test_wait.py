@@ -14,9 +14,9 @@ from trainmaster.cli.wait import exit_status, job_table, wait
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Loaded
 from trainmaster.presentation.price import Price
+from trainmaster_local.memory.store import MemoryStore
 
 PRICE = Price(0.49, "USD")
 CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)

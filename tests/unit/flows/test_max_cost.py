@@ -29,8 +29,8 @@ from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
 from trainmaster.errors import PermanentError
 from trainmaster.flows import sweep
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
+from trainmaster_local.memory.fleet import MemoryFleet
 
 MEMBERS = (CHIEF, WORKER_0, WORKER_1)
 SHUTDOWN_S = 80.0
