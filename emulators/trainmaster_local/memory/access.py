@@ -14,7 +14,10 @@ class MemoryAccess:
     """See `trainmaster.ports.Access`. Every mapping is keyed by access token."""
 
     tokens: Mapping[str, AbstractSet[str]]
-    """The permissions of each valid token. Any other token is unknown."""
+    """The permissions of each valid token, of the API and on the project.
+
+    Any other token is unknown.
+    """
     accounts: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     """The service accounts that each token may act as."""
     calls: int = field(default=0)
@@ -38,6 +41,9 @@ class MemoryAccess:
         if project:
             granted = self.elsewhere.get((token, project), frozenset())
         return frozenset(granted) & frozenset(permissions)
+
+    def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        return self.granted_permissions(token, permissions)
 
     def has_full_scope(self, token: str) -> bool:
         self.calls += 1

@@ -153,9 +153,15 @@ class MemoryStore(Incidents, Leases):
             commits = self._jobs[job_id].commits
             included = tuple(key for key in keys if commits[key] <= loaded.read_at)
             later = tuple(key for key in keys if commits[key] > loaded.read_at)
-        return PendingEntries(included, later)
+        return PendingEntries(included, later, dict.fromkeys(keys))
 
-    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
+    def mark_done(
+        self,
+        job_id: str,
+        keys: Sequence[str],
+        at: datetime,
+        tokens: Mapping[str, object] | None = None,
+    ) -> None:
         with self._lock:
             stored = self._jobs.get(job_id)
             for key in keys:

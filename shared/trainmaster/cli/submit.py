@@ -345,10 +345,13 @@ def _stage_packages(
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
-    uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
+    local = parse_list(packages or "")
+    uris = package_staging.stage(
+        local, package_path, folder, target, lambda text: complain(f"each VM gets {text}")
+    )
     if package_path and not (package_path.resolve().parent / "setup.py").is_file():
         modules = package_staging.list_modules(package_path)
-        complain(f"each VM gets the package {package_path}: {modules.describe()}")
+        complain(f"the package {package_path} has {modules.describe()}")
     return with_field(document, ("trainingInput", "packageUris"), uris)
 
 

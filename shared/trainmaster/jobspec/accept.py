@@ -30,7 +30,7 @@ from trainmaster.core.model.plan import (
     TaskGroup,
     Where,
 )
-from trainmaster.core.model.saving import CheckpointSignal, Saving
+from trainmaster.core.model.saving import CheckpointSignal, SavePolicy
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
@@ -246,7 +246,7 @@ def _plan(
             gang=extension.gang,
             independent=extension.independent_replicas,
         ),
-        saving=Saving(signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM),
+        saving=SavePolicy(signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM),
         watching=Watching(
             preflight=extension.preflight or Preflight.ON,
             stall_timeout_s=stall_timeout if isinstance(stall_timeout, int) else None,

@@ -141,8 +141,18 @@ class Ledgers(Protocol):
         """Return whether the ledger entry exists and its effects have not been confirmed."""
         ...
 
-    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
-        """Confirm the effects of these entries. Idempotent: the first time stays."""
+    def mark_done(
+        self,
+        job_id: str,
+        keys: Sequence[str],
+        at: datetime,
+        tokens: Mapping[str, object] | None = None,
+    ) -> None:
+        """Confirm the effects of these entries. Idempotent: the first time stays.
+
+        With the `tokens` of `PendingEntries`, entries that have not changed since are not read
+        again.
+        """
         ...
 
     def jobs_with_pending(self) -> tuple[str, ...]:

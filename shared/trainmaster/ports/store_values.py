@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,8 @@ class PendingEntries:
     """
     later: tuple[str, ...]
     """Keys of the other entries: they may have been committed after the state was read."""
+    tokens: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """Key → version of the entry that was read, for `mark_done`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Project(Inspection):
     def quotas(self, region: str) -> tuple[Quota, ...] | None:
         return self._quotas if region == "us-central1" else None
 
-    def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+    def api_permissions(self, permissions: Sequence[str]) -> frozenset[str]:
         return self._permissions & frozenset(permissions)
 
 

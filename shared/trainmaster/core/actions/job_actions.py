@@ -12,7 +12,7 @@ from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import Saving
+from trainmaster.core.model.round import SaveRequest
 from trainmaster.core.model.tuning import Measurement
 
 
@@ -98,7 +98,7 @@ class SaveRound:
 
     number: int
     """The round."""
-    saving: Saving
+    saving: SaveRequest
     kind: Literal["save_round"] = "save_round"
 
 

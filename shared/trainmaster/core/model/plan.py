@@ -7,7 +7,7 @@
      ├── image: BootImage                    boot disk, runtime
      ├── limits: Limits                      time, cost, priority
      ├── restarts: Restarts                  exit policy, gang, elastic
-     ├── saving: Saving                      signal, whom a notice reaches
+     ├── saving: SavePolicy                  signal, whom a notice reaches
      ├── watching: Watching                  preflight, stalls, trackers
      ├── access: Access                      account, network, key, buckets
      └── origin: Origin                      format, algorithm, substitutions
@@ -30,7 +30,7 @@ from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.money import ZERO, Money
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.model.saving import Saving
+from trainmaster.core.model.saving import SavePolicy
 from trainmaster.core.model.watching import Watching
 from trainmaster.core.timeouts import (
     COST_CHECK_MIN_S,
@@ -408,7 +408,7 @@ class Plan:
     image: BootImage
     limits: Limits
     restarts: Restarts = field(default_factory=Restarts)
-    saving: Saving = field(default_factory=Saving)
+    saving: SavePolicy = field(default_factory=SavePolicy)
     watching: Watching = field(default_factory=Watching)
     access: Access = field(default_factory=Access)
     origin: Origin = field(default_factory=Origin)

@@ -74,7 +74,7 @@ class Directive:
     They do not count in `order`.
     """
     save_number: int = 0
-    """With SAVE: number of the request (`core.model.round.Saving`)."""
+    """With SAVE: number of the request (`core.model.round.SaveRequest`)."""
     until: int = 0
     """With SAVE: when the save must have ended, in seconds since 1970.
 

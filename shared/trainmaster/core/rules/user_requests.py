@@ -22,7 +22,7 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.money import ZERO
 from trainmaster.core.model.plan import Cap
-from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
@@ -103,7 +103,7 @@ def cancel_at_cap(cap: Cap, text: str) -> Decision:
     return Decision(Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", action)
 
 
-def _last_save(job: Job, now: datetime) -> Saving | None:
+def _last_save(job: Job, now: datetime) -> SaveRequest | None:
     """Return the request to save after which the job ends; None: nothing runs, nobody is to be
     asked, or all were asked.
 
@@ -123,7 +123,7 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)
         return replace(saving, why=SaveCause.CAP, until=until, asked=(*saving.asked, *others))
-    return Saving(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
+    return SaveRequest(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
 
 
 def must_check_cost(job: Job, now: datetime) -> bool:

@@ -82,7 +82,7 @@ from trainmaster.messaging.internal_requests import (
     encode_tune,
 )
 from trainmaster.messaging.json_log import REFUSED_CALL
-from trainmaster.ports import Lease, Loaded, reached
+from trainmaster.ports import Lease, Loaded, PendingEntries, reached
 
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery."""
@@ -205,8 +205,7 @@ class _Delivery:
             pending = store.pending_entries(self.loaded or loaded)
             has_changed = any(key != self.verdict for key in pending.later)
             if following is not _Next.ROUND and not has_changed:
-                keys = (*pending.included, *pending.later)
-                self._finish(loaded, keys, is_done=following is _Next.END)
+                self._finish(loaded, pending, is_done=following is _Next.END)
                 return
             if has_changed:
                 self.loaded = None
@@ -430,7 +429,7 @@ class _Delivery:
     def _is_late(self) -> bool:
         return self.deps.clock() - self.started_at >= timedelta(seconds=DELIVERY_S)
 
-    def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
+    def _finish(self, loaded: Loaded, pending: PendingEntries, *, is_done: bool) -> None:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
 
@@ -439,12 +438,13 @@ class _Delivery:
         """
         store = self.deps.store
         job = loaded.state.job
+        keys = (*pending.included, *pending.later)
         waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         is_awaited = job.state is JobState.RUNNING and job.round.is_held and bool(waiting)
         confirmed = keys[1:] if is_awaited else keys
         if is_done and confirmed:
             expire_history(job, store)
-            store.mark_done(job.job_id, confirmed, self.deps.clock())
+            store.mark_done(job.job_id, confirmed, self.deps.clock(), pending.tokens)
         store.release_lease(self.lease)
         late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
         if late:
