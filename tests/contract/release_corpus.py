@@ -17,6 +17,7 @@ import sys
 import types
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -252,7 +253,9 @@ def _example(hint: Any, make: Any = whole) -> Any:
         return {_example(arguments[0], make): _example(arguments[1], make)}
     if dataclasses.is_dataclass(hint):
         return make(hint)
-    return {str: "text", int: 1, float: 1.5, bool: True, datetime: AT}[hint]
+    return {str: "text", int: 1, float: 1.5, Decimal: Decimal("1.5"), bool: True, datetime: AT}[
+        hint
+    ]
 
 
 def main() -> int:

@@ -189,7 +189,8 @@ def _usage_view(usage: Usage) -> View:
     if usage.ml_units is not None:
         view["mlUnits"] = usage.ml_units
     if usage.cost is not None:
-        view["cost"] = asdict(usage.cost)
+        cost = usage.cost
+        view["cost"] = {"amount": float(cost.amount), "currency": cost.currency}
     return view
 
 

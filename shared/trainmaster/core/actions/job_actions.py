@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 
 from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
@@ -196,7 +197,7 @@ class NoteCost:
     """Note what the job has cost at most, and when that is computed next."""
 
     next_at: datetime
-    spent: float
+    spent: Decimal
     """In the currency of the cap."""
     computed_at: datetime
     kind: Literal["note_cost"] = "note_cost"

@@ -6,6 +6,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -315,7 +316,7 @@ class CostChecked(JobEventBase):
     """The sweep computed what a job with `maxCost` has cost."""
 
     job_id: str
-    spent: float
+    spent: Decimal
     """The most that it has cost until `at`, in the currency of its cap."""
     at: datetime
     kind: Literal["cost_checked"] = "cost_checked"

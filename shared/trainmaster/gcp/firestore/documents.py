@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -189,7 +190,7 @@ def _with_expiry(document: Document, expire_at: datetime | None) -> Document:
 
 
 def _storable(value: Any) -> Any:
-    """Replace tuples by lists, and members of enumerations by their values."""
+    """Replace tuples by lists, members of enumerations by their values, and decimals by text."""
     if isinstance(value, dict):
         return {
             str(key): _storable(item)
@@ -198,8 +199,8 @@ def _storable(value: Any) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_storable(item) for item in value]
-    if isinstance(value, str):
-        return str.__str__(value)
+    if isinstance(value, str | Decimal):
+        return str.__str__(str(value))
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Final
 
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
+from trainmaster.core.model.money import ZERO, Money
 from trainmaster.core.model.plan import Cap, Elastic, Plan
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.saving import SaveOnNotice
@@ -52,13 +54,13 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     if requested is None:
         return None
     match = _CAP.fullmatch(requested)
-    amount = float(match[1]) if match else 0.0
+    amount = Decimal(match[1]) if match else ZERO
     if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
         problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
         problems.add(path, problem, example_at(path))
         return None
-    return Cap(amount, match[2])
+    return Cap(Money(amount, match[2]))
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
