@@ -190,8 +190,8 @@ check-infra: $(CHECKOV)/.complete ## check infra/ with checkov
 .PHONY: docs
 docs: $(DOCS)/.complete $(INSTALLED) ## build the documentation as a site in build/site; a broken link is an error
 	@rm -rf build/docs && mkdir -p build/docs
-	@find -L *.md pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
-		-regex '.*\.\(md\|py\|tf\|yaml\|toml\|json\|proto\|svg\|png\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
+	@find -L *.md mkdocs.yml pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
+		-regex '.*\.\(md\|py\|tf\|yaml\|yml\|toml\|json\|proto\|svg\|png\|js\|css\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
 	@$(BIN)/python -m tests.support.pages build/docs
 	@$(DOCS)/bin/zensical build --strict --clean
 

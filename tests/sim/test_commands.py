@@ -102,6 +102,36 @@ def test_simulate_with_frequent_checkpoints_loses_less_work(
     assert lost_h("60") > lost_h("5")
 
 
+def test_simulate_counts_the_vms_and_restarts_of_a_gang(
+    runner: CliRunner, app: typer.Typer, job_file: Path
+) -> None:
+    options = ["--seeds", "20", "--preemptions-per-hour", "2", "--duration", "3h"]
+    result = runner.invoke(app, [str(job_file), *options, "--format", "json"])
+    report = json.loads(result.output)
+    preemptions = 2 * report["vm_h"]["p50"]
+    # A preemption replaces one VM and restarts all three programs, unless another one comes first.
+    assert 0.6 * preemptions < report["replacements"]["p50"] < 1.4 * preemptions
+    assert 0.4 * preemptions < report["restarts"]["p50"] <= report["replacements"]["p50"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"jobId": "nightly_{time:%Y%m%d}", **a_spec()},
+        {"trainingInput": {"region": "us-central1", "runtimeVersion": "pytorch-2.13"}},
+    ],
+    ids=["of a schedule", "of a folder"],
+)
+def test_simulate_takes_the_job_files_of_schedules_and_folders(
+    runner: CliRunner, app: typer.Typer, tmp_path: Path, document: dict[str, object]
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(document))
+    result = runner.invoke(app, [str(path), "--seeds", "1", "--duration", "1h"])
+    assert result.exit_code == 0, result.output
+    assert "SUCCEEDED: 100.0%" in result.output
+
+
 def test_simulate_prints_a_table(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
     result = runner.invoke(app, [str(job_file), "--seeds", "3", "--duration", "90m"])
     assert result.exit_code == 0, result.output

@@ -35,8 +35,8 @@ class WriteCountingStore(MemoryStore):
         super().note_outcome(outcome)
         self.writes += 1
 
-    def mark_done(self, job_id: str, keys: Any, at: Any) -> None:
-        super().mark_done(job_id, keys, at)
+    def mark_done(self, job_id: str, keys: Any, at: Any, tokens: Any = None) -> None:
+        super().mark_done(job_id, keys, at, tokens)
         self.writes += len(keys)
 
     def take_lease(self, name: str, now: Any, expires_at: Any, holder: str = "") -> Any:

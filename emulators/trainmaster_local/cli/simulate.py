@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,12 +21,15 @@ from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import AcceptedSpec, accept
-from trainmaster.jobspec.job_document import with_job_id
+from trainmaster.jobspec.job_document import field_at, with_job_id, with_time_in_job_id
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
+from trainmaster.wiring.folders import job_of_folder
 
 if TYPE_CHECKING:
     from trainmaster_local.simulator.forecast import Assumptions, Forecast
 
 DEFAULT_JOB_ID: Final = "simulated"
+PROGRAM_FIELDS: Final = ("packageUris", "pythonModule", "masterConfig")
 
 
 def simulate(
@@ -53,7 +57,8 @@ def simulate(
     """
     from trainmaster_local.simulator.forecast import Assumptions
 
-    _, document = read_job(str(job_file), None)
+    document = _with_program(read_job(str(job_file), None)[1])
+    document = with_time_in_job_id(document, datetime.now(UTC))
     document = with_job_id(document, check_document(document, default_job_id=DEFAULT_JOB_ID))
     spec = accept(document, default_job_id=None)
     assumptions = Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
@@ -62,6 +67,17 @@ def simulate(
         print_json(asdict(result))
     else:
         _print_forecast(result, spec, preemptions_per_hour)
+
+
+def _with_program(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with a program, if `submit --folder` would add it.
+
+    The simulation runs none.
+    """
+    if detect_kind(document) is not AI_PLATFORM:
+        return document
+    fields = [field_at(document, (TRAINING_INPUT, name)) for name in PROGRAM_FIELDS]
+    return document if any(fields) else job_of_folder(document, ["python"])
 
 
 def run_simulation(

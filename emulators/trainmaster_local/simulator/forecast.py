@@ -52,6 +52,7 @@ class Forecast:
     lost_h: Percentiles
     """Training that was done and lost, counted once for the whole gang."""
     restarts: Percentiles
+    """Of one program, or of those of a gang together."""
     replacements: Percentiles
     reruns: Percentiles
     messages: dict[str, int]
@@ -84,13 +85,22 @@ def summarize(outcomes: Sequence[Outcome]) -> Forecast:
         wall_h=_percentiles([outcome.wall_s / HOUR_S for outcome in outcomes]),
         vm_h=_percentiles([outcome.vm_s / HOUR_S for outcome in outcomes]),
         lost_h=_percentiles([outcome.lost_s / HOUR_S for outcome in outcomes]),
-        restarts=_percentiles([outcome.decisions["restart_replica"] for outcome in outcomes]),
-        replacements=_percentiles([outcome.decisions["replace_vm"] for outcome in outcomes]),
+        restarts=_percentiles([_restarts(outcome) for outcome in outcomes]),
+        replacements=_percentiles([outcome.replaced_vms for outcome in outcomes]),
         reruns=_percentiles([outcome.attempts - 1 for outcome in outcomes]),
         messages=dict(
             Counter(outcome.message for outcome in outcomes if outcome.message).most_common(3)
         ),
     )
+
+
+def _restarts(outcome: Outcome) -> int:
+    """Return how often a program was restarted alone, or those of a gang together.
+
+    The first round of a rerun is counted as a rerun.
+    """
+    rounds = outcome.decisions["begin_round"] - (outcome.attempts - 1)
+    return outcome.decisions["restart_replica"] + max(0, rounds)
 
 
 def _percentiles(values: Sequence[float]) -> Percentiles:

@@ -108,6 +108,7 @@ class History:
         invariants = self.jobs[job_id]
         if invariants.job is None:
             raise ViolationError("no job was ever stored")
+        vms = [vm for vm in self.pool.past if vm.job_id == job_id]
         return Outcome(
             state=invariants.job.state,
             message=invariants.job.error_message,
@@ -115,6 +116,7 @@ class History:
             vm_s=sum((vm.gone_s or self.context.now) - vm.created_s for vm in self.pool.past),
             lost_s=self.trainings[job_id].lost_s,
             attempts=invariants.job.attempt,
+            replaced_vms=len(vms) - len({vm.observed.name for vm in vms}),
             decisions=Counter(entry.decision.action.kind for entry in self.store.ledger(job_id)),
             steps=len(self.context.trace_lines),
             digest=self.context.digest() if digest else "",

@@ -63,6 +63,8 @@ class Outcome:
     lost_s: float
     """Training that was done and lost, in seconds."""
     attempts: int
+    replaced_vms: int
+    """VMs of the job that were created in the place of another one."""
     decisions: Counter[str]
     """Number of decisions in its ledger, by kind."""
     steps: int
