@@ -206,7 +206,7 @@ class Installation:
             waiting = {
                 replica.replica_id for replica in state.replicas if not is_ready(state.job, replica)
             }
-            for vm in self._fleet.list_vms(job.job_id):
+            for vm in self._fleet.list_vms(job.set_id):
                 if vm.replica_id in waiting and vm.instance_id in self._ends and _is_held(vm):
                     self._report_ready(state, vm)
 
@@ -230,7 +230,7 @@ class Installation:
     def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
         vms = [
             vm
-            for vm in self._fleet.list_vms(state.job.job_id)
+            for vm in self._fleet.list_vms(state.job.set_id)
             if vm.replica_id == replica_id and vm.directive
         ]
         if not vms:

@@ -12,7 +12,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.ports import (
     Clock,
     Created,
@@ -47,7 +47,7 @@ class MemoryFleet:
     """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
     clock: Clock = field(default_factory=lambda: lambda: datetime.now(UTC))
     _vms: dict[_Key, tuple[str, Vm]] = field(default_factory=dict)
-    """Job id and VM."""
+    """Id of the machine set, and VM."""
     _metadata: dict[_Key, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -180,7 +180,7 @@ class MemoryFleet:
             is_tpu=is_tpu,
             address=f"10.0.{self._last_number % 250}.1" if is_tpu else "",
         )
-        self._vms[name, create.zone] = (job.job_id, vm)
+        self._vms[name, create.zone] = (job.set_id, vm)
         self._metadata[name, create.zone] = dict(metadata)
 
     def delete(self, vm: Vm) -> bool:
@@ -202,6 +202,15 @@ class MemoryFleet:
             fingerprint = str(int(vm.fingerprint) + 1)
             self._put(replace(current, directive=directive, fingerprint=fingerprint))
             return True
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        del job
+        vm = hand_over.vm
+        with self._lock:
+            is_written = self.write_directive(vm, hand_over.create.directive)
+            if is_written:
+                self._metadata[vm.name, vm.zone] = dict(metadata)
+            return is_written
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         """Return the time of the last `beat`."""

@@ -11,22 +11,26 @@ from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.core.model.floor import is_below_floor
 from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.model.vm_names import job_hash, vm_name
+from trainmaster.core.model.vm_names import is_vm_of, job_hash, vm_name
 from trainmaster.core.rules.admission_queue import AdmissionQueue, waits_for_admission
 from trainmaster.core.rules.evidence import ENDS_READ
 from trainmaster.core.rules.user_requests import end_of_wait
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.ports import (
+    MACHINES,
     AdmissionToken,
     AlreadyRecordedError,
     JobFilter,
     JobPosition,
     LiveJobs,
     Loaded,
+    LoadedSet,
     PendingEntries,
+    VmOwner,
 )
 from trainmaster.ports.store import LIVE_PAGE
 from trainmaster_local.memory.incidents import Incidents
@@ -44,6 +48,7 @@ class MemoryStore(Incidents, Leases):
         self._jobs: dict[str, StoredJob] = {}
         self._ids_by_hash: defaultdict[str, list[str]] = defaultdict(list)
         """Hash in the names of a job's VMs → ids of the jobs with this hash."""
+        self._machine_sets: dict[str, MachineSet] = {}
         self._admissions = 0
         """Commits that used an admission token."""
         self._queue = AdmissionQueue()
@@ -57,6 +62,7 @@ class MemoryStore(Incidents, Leases):
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._ids_by_hash.update({key: list(ids) for key, ids in self._ids_by_hash.items()})
+            other._machine_sets = dict(self._machine_sets)
             other._admissions = self._admissions
             other._commits = self._commits
             other._queue = self._queue
@@ -69,7 +75,7 @@ class MemoryStore(Incidents, Leases):
             if stored is None:
                 return None
             found = stored.replicas.get(replica or "")
-            return _loaded(State(stored.job, (found,) if found else ()))
+            return self._loaded(State(stored.job, (found,) if found else ()))
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         with self._lock:
@@ -82,7 +88,9 @@ class MemoryStore(Incidents, Leases):
                 for replica in stored.replicas.values()
                 if replica.attempt == stored.job.attempt
             )
-            return replace(_loaded(State(stored.job, replicas, whole=True)), read_at=self._commits)
+            return replace(
+                self._loaded(State(stored.job, replicas, whole=True)), read_at=self._commits
+            )
 
     def commit(
         self,
@@ -97,7 +105,14 @@ class MemoryStore(Incidents, Leases):
                 raise AlreadyRecordedError(entry.key)
             if admission_token is not None and admission_token.token != self._admissions:
                 raise ConflictError("another job was admitted since the admission token was taken")
-            _check_versions(stored, change, loaded.tokens if loaded else {}, entry.job_id)
+            tokens = loaded.tokens if loaded else {}
+            _check_versions(stored, change, tokens, entry.job_id)
+            machines = change.machines
+            if machines is not None:
+                current = self._machine_sets.get(machines.set_id)
+                expected = tokens.get(MACHINES)
+                _check(current.version if current else None, expected, machines.set_id)
+                self._machine_sets[machines.set_id] = machines
             if stored is None:
                 if change.job is None:
                     raise ConflictError(f"there is no job {entry.job_id}")
@@ -113,6 +128,22 @@ class MemoryStore(Incidents, Leases):
                 stored.pending[entry.key] = None
             if admission_token is not None:
                 self._admissions += 1
+
+    def kept_machines(self) -> tuple[LoadedSet, ...]:
+        with self._lock:
+            kept = [machines for machines in self._machine_sets.values() if machines.is_kept]
+        kept.sort(key=lambda machines: (machines.ended_at, machines.set_id))
+        return tuple(LoadedSet(machines, machines.version) for machines in kept)
+
+    def _loaded(self, state: State) -> Loaded:
+        tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
+        machines = None
+        if state.job.machines is not None:
+            machines = self._machine_sets.get(state.job.set_id)
+        if machines is not None:
+            state = replace(state, machine_set=machines)
+            tokens[MACHINES] = machines.version
+        return Loaded(recall(state), {JOB: state.job.version, **tokens})
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         with self._lock:
@@ -273,13 +304,17 @@ class MemoryStore(Incidents, Leases):
         of_attempt = [replica for replica in self._replicas(job_id) if replica.attempt == attempt]
         return len([replica for replica in of_attempt if replica.state in states])
 
-    def job_of_vm(self, name: str) -> str | None:
+    def owner_of_vm(self, name: str) -> VmOwner | None:
         parts = name.rsplit("-", 3)  # a VM's name ends with hash, task type and index
         vm_hash = parts[-3] if len(parts) > 2 else ""  # noqa: PLR2004
         with self._lock:
             for job_id in self._ids_by_hash.get(vm_hash, ()):
-                if _has_vm(self._jobs[job_id].job, name):
-                    return job_id
+                job = self._jobs[job_id].job
+                if job.machines is not None and is_vm_of(name, job_id):
+                    machines = self._machine_sets.get(job_id)
+                    return VmOwner(machines.holder if machines else job_id, job_id)
+                if _has_vm(job, name):
+                    return VmOwner(job_id, job_id)
         return None
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
@@ -296,11 +331,6 @@ class MemoryStore(Incidents, Leases):
 
 def _position(job: Job) -> tuple[datetime, str]:
     return job.created_at, job.job_id
-
-
-def _loaded(state: State) -> Loaded:
-    tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
-    return Loaded(recall(state), {JOB: state.job.version, **tokens})
 
 
 def _is_failing(job: Job, replica: Replica) -> bool:

@@ -49,6 +49,7 @@ from trainmaster.ports.store import (
     Store,
 )
 from trainmaster.ports.store_values import (
+    MACHINES,
     AdmissionToken,
     AlreadyRecordedError,
     JobFilter,
@@ -56,7 +57,9 @@ from trainmaster.ports.store_values import (
     Lease,
     LiveJobs,
     Loaded,
+    LoadedSet,
     Orphan,
     PendingEntries,
     Rejection,
+    VmOwner,
 )

@@ -20,7 +20,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import SimVm, VmPool
@@ -118,6 +118,15 @@ class SimFleet:
         for agent in existing.agents:
             agent.wake()
         return True
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        del job
+        existing = self._find(hand_over.vm)
+        if existing is None or existing.observed.fingerprint != hand_over.vm.fingerprint:
+            return False
+        existing.metadata = metadata
+        self.context.log("handed over", hand_over.vm.name, hand_over.create.directive.tenure)
+        return self.write_directive(hand_over.vm, hand_over.create.directive)
 
     def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
         """Return None: simulated jobs are not trials.
@@ -223,7 +232,7 @@ class SimFleet:
             + (job.plan.limits.max_wait_s or 0)
             + EXPIRY_SLACK_S
         )
-        vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
+        vm = SimVm(observed, job.set_id, metadata, self.context.now, expires_s, create.group.hosts)
         self.pool.add(vm)
         self.on_create(vm)
         return vm

@@ -5,6 +5,7 @@ lost.
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.money import read_money
 from trainmaster.core.model.plan import Cap, TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -389,7 +391,7 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
 
 def capped(state: State, computed_s: float) -> State:
     """Return the state with a cap that pays for an hour since this time, less the reserve."""
-    cap = Cap(1.0, "USD", per_hour=1.0, computed_at=at(computed_s))
+    cap = Cap(read_money("1 USD"), per_hour=Decimal(1), computed_at=at(computed_s))
     plan_ = replace(state.job.plan, limits=replace(state.job.plan.limits, cap=cap))
     return replace(state, job=replace(state.job, plan=plan_))
 
