@@ -45,7 +45,7 @@ DOCS := $(IMAGES)/docs
 
 LOCKS := functions api console upload provision tune
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
-	--no-header --no-emit-index-url --no-annotate
+	--no-header --no-emit-index-url --no-annotate --no-emit-package trainmaster
 
 # `make run EXAMPLE=pytorch_ddp` runs another one of examples/. `make run FAULTS=1` (digits only) kills one worker's program
 # and preempts another worker's VM during the training.
@@ -190,8 +190,8 @@ check-infra: $(CHECKOV)/.complete ## check infra/ with checkov
 .PHONY: docs
 docs: $(DOCS)/.complete $(INSTALLED) ## build the documentation as a site in build/site; a broken link is an error
 	@rm -rf build/docs && mkdir -p build/docs
-	@find -L *.md pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
-		-regex '.*\.\(md\|py\|tf\|yaml\|toml\|json\|proto\|svg\|png\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
+	@find -L *.md mkdocs.yml pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
+		-regex '.*\.\(md\|py\|tf\|yaml\|yml\|toml\|json\|proto\|svg\|png\|js\|css\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
 	@$(BIN)/python -m tests.support.pages build/docs
 	@$(DOCS)/bin/zensical build --strict --clean
 
@@ -205,8 +205,8 @@ images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call 
 
 .PHONY: lock
 lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes; list changes of Google's APIs
-	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard --extra goodput --extra mcp requirements/dev.in --output-file requirements/dev.txt
-	@$(LOCK) --constraint requirements/dev.txt pyproject.toml --extra local requirements/run.in --output-file requirements/run.txt
+	@$(LOCK) --upgrade pyproject.toml --extra tensorboard --extra goodput --extra mcp emulators/pyproject.toml requirements/dev.in --output-file requirements/dev.txt
+	@$(LOCK) --constraint requirements/dev.txt emulators/pyproject.toml requirements/run.in --output-file requirements/run.txt
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
@@ -232,13 +232,13 @@ python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
-$(RUNNABLE): requirements/run.txt pyproject.toml | python
+$(RUNNABLE): requirements/run.txt pyproject.toml emulators/pyproject.toml | python
 	@echo "installing Trainmaster into $(VENV) (about 90 packages)"
 	@rm -f $@
 	@[ -x $(BIN)/python ] || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
 	@$(PIP) --quiet install $(LOCKED) <(sed -n '/^uv==/,/[^\]$$/p' $<)
 	@$(UV) $(BIN)/python $(LOCKED) $<
-	@$(UV) $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
+	@$(UV) $(BIN)/python --quiet --no-deps --no-build-isolation --editable . --editable emulators
 	@$(BIN)/python -m compileall -q -j 0 shared emulators functions
 	@touch $@
 

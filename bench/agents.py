@@ -15,10 +15,10 @@ from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
-from trainmaster.simulator.world.event_sender import event_body
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services.http_servers import key_server
+from trainmaster_local.simulator.world.event_sender import event_body
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
 

@@ -51,7 +51,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.outlook import look_out
 from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.core.timeouts import ADVICE_KEPT
-from trainmaster.simulator.weather import Climate, Weather
+from trainmaster_local.simulator.weather import Climate, Weather
 
 START: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 GANG: Final = 4

@@ -233,7 +233,7 @@ def started(
 
 
 def send(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body, dict(headers))
         return connection.getresponse().status

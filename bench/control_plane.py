@@ -24,12 +24,12 @@ from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.addresses import DnsAddresses
-from trainmaster.memory.bus import MemoryBus
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import topics
 from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.memory.fleet import MemoryFleet
 
 THREADS: Final = 16
 REDELIVERY_S: Final = 0.5

@@ -18,9 +18,9 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging.push import Message
 from trainmaster.ports import CreateOutcome, Store
+from trainmaster_local.memory.fleet import MemoryFleet
 
 JOB: Final = "gang"
 LOST: Final = ReplicaId(TaskType.WORKER, 0)

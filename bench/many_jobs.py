@@ -25,8 +25,8 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.transitions.change import Change
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
 
 VCPUS_PER_JOB: Final = 4
 """vCPUs of the machine type in `bench.jobs`."""

@@ -168,7 +168,6 @@ resource "google_project_iam_custom_role" "provisioner" {
   title       = "${local.title} provisioner"
   description = "Creates, directs and deletes training VMs."
   permissions = [
-    "compute.advice.capacity",
     "compute.disks.create",
     "compute.disks.setLabels",
     "compute.images.useReadOnly",
@@ -209,6 +208,26 @@ resource "google_project_iam_member" "provisioner" {
     title      = "training VMs only"
     expression = var.restrict_vm_names ? "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('${local.vms}')" : "request.time > timestamp('2000-01-01T00:00:00Z')"
   }
+
+  depends_on = [time_sleep.identities]
+}
+
+# A role of its own: if Google refuses its permission in custom roles, VMs can still be managed, and `capacity_advice = false` does without it.
+resource "google_project_iam_custom_role" "capacity_adviser" {
+  count       = var.capacity_advice ? 1 : 0
+  role_id     = "${local.name}CapacityAdviser${var.role_suffix}"
+  title       = "${local.title} capacity adviser"
+  description = "Asks which zones have Spot VMs."
+  permissions = ["compute.advice.capacity"]
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_project_iam_member" "capacity_adviser" {
+  count   = var.capacity_advice ? 1 : 0
+  project = var.project
+  role    = google_project_iam_custom_role.capacity_adviser[0].id
+  member  = google_service_account.function["provision"].member
 
   depends_on = [time_sleep.identities]
 }
@@ -333,6 +352,38 @@ resource "google_project_iam_member" "worker_tpu_fuse" {
   depends_on = [time_sleep.identities]
 }
 
+# What `trainmaster ssh` and OS Login need of roles/compute.osLogin and roles/tpu.viewer. Those also list the VMs of the project, with their
+# metadata: a condition on names does not restrict a list.
+resource "google_project_iam_custom_role" "ssh_user" {
+  count       = length(var.ssh_users) > 0 ? 1 : 0
+  role_id     = "${local.name}SshUser${var.role_suffix}"
+  title       = "${local.title} SSH user"
+  description = "Finds a training VM by its name, and logs in to it."
+  permissions = ["compute.instances.get", "compute.instances.osLogin", "compute.projects.get"]
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_project_iam_custom_role" "ssh_administrator" {
+  count       = var.ssh_sudo && length(var.ssh_users) > 0 ? 1 : 0
+  role_id     = "${local.name}SshAdministrator${var.role_suffix}"
+  title       = "${local.title} SSH administrator"
+  description = "Is an administrator on training VMs."
+  permissions = ["compute.instances.osAdminLogin"]
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_project_iam_custom_role" "tpu_reader" {
+  count       = var.tpu && length(var.ssh_users) > 0 ? 1 : 0
+  role_id     = "${local.name}TpuReader${var.role_suffix}"
+  title       = "${local.title} TPU reader"
+  description = "Finds the TPU node of a replica and its hosts."
+  permissions = ["tpu.nodes.get", "tpu.nodes.list"]
+
+  depends_on = [time_sleep.apis]
+}
+
 resource "google_artifact_registry_repository_iam_member" "worker" {
   location   = google_artifact_registry_repository.this.location
   repository = google_artifact_registry_repository.this.name
@@ -375,6 +426,12 @@ resource "google_storage_bucket_iam_member" "builder_archives" {
   bucket = google_storage_bucket.stage.name
   role   = "roles/storage.objectViewer"
   member = google_service_account.builder.member
+
+  # A restore stores all jobs there, with their variables (docs/runbooks.md#restore).
+  condition {
+    title      = "no export of the database"
+    expression = "!resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/restore/')"
+  }
 
   depends_on = [time_sleep.identities]
 }
@@ -443,6 +500,25 @@ resource "google_storage_bucket_iam_member" "clients_packages" {
     title      = "packages only"
     expression = "resource.name.startsWith('${local.objects}/packages/')"
   }
+
+  depends_on = [time_sleep.identities]
+}
+
+# Callers of the API. The function asks Google whether the caller has these permissions on the account, with the caller's own token.
+resource "google_service_account_iam_member" "api_users" {
+  for_each           = var.api_users
+  service_account_id = google_service_account.callers.name
+  role               = "roles/iam.serviceAccountUser"
+  member             = each.key
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_service_account_iam_member" "api_viewers" {
+  for_each           = var.api_viewers
+  service_account_id = google_service_account.callers.name
+  role               = "roles/iam.serviceAccountViewer"
+  member             = each.key
 
   depends_on = [time_sleep.identities]
 }

@@ -15,6 +15,14 @@ resource "google_service_account" "worker" {
   depends_on = [time_sleep.apis]
 }
 
+# It has no role, and nothing runs as it: its IAM policy says who may call the API (docs/decisions/0008-the-old-services-api.md).
+resource "google_service_account" "callers" {
+  account_id   = "${local.name}-callers"
+  display_name = "${local.title}: who may act as it may change jobs by the API; who may read it may read them"
+
+  depends_on = [time_sleep.apis]
+}
+
 resource "google_service_account" "pusher" {
   account_id   = "${local.name}-pusher"
   display_name = "${local.title}: used by Pub/Sub to call the functions"

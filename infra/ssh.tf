@@ -38,9 +38,9 @@ resource "google_project_iam_member" "ssh_tunnel" {
 }
 
 resource "google_project_iam_member" "ssh_login" {
-  for_each = var.ssh_sudo ? toset([]) : var.ssh_users
+  for_each = var.ssh_users
   project  = var.project
-  role     = "roles/compute.osLogin"
+  role     = google_project_iam_custom_role.ssh_user[0].id
   member   = each.value
 
   # As for `provision` (iam.tf): other VMs of the project are not Trainmaster's. One without a service account would need no further grant.
@@ -55,10 +55,9 @@ resource "google_project_iam_member" "ssh_login" {
 resource "google_project_iam_member" "ssh_sudo" {
   for_each = var.ssh_sudo ? var.ssh_users : toset([])
   project  = var.project
-  role     = "roles/compute.osAdminLogin"
+  role     = google_project_iam_custom_role.ssh_administrator[0].id
   member   = each.value
 
-  # As for `provision` (iam.tf): other VMs of the project are not Trainmaster's. One without a service account would need no further grant.
   condition {
     title      = "training VMs only"
     expression = local.training_vms_only
@@ -81,16 +80,8 @@ resource "google_service_account_iam_member" "ssh_acts_as_worker" {
 resource "google_project_iam_member" "ssh_tpu" {
   for_each = var.tpu ? var.ssh_users : toset([])
   project  = var.project
-  role     = "roles/tpu.viewer"
+  role     = google_project_iam_custom_role.tpu_reader[0].id
   member   = each.value
-
-  dynamic "condition" {
-    for_each = compact([local.of_installation])
-    content {
-      title      = "TPU nodes${condition.value}"
-      expression = "request.time > timestamp('2000-01-01T00:00:00Z')" # always true, as in iam.tf
-    }
-  }
 
   depends_on = [time_sleep.apis]
 }

@@ -74,6 +74,34 @@ variable "clients" {
   default     = []
 }
 
+variable "api_users" {
+  description = "IAM members that may create, change and cancel jobs by the API, such as group:ml@example.com. Roles of other services, such as roles/aiplatform.user, do not count. Who may act as every service account of the project, such as its owners, may do so, too."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.api_users : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+$", member))])
+    error_message = "api_users must be IAM members, such as group:ml@example.com: it is no list for everyone."
+  }
+}
+
+variable "api_viewers" {
+  description = "IAM members that may read all jobs by the API, with their environment variables, such as group:ml@example.com."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.api_viewers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+$", member))])
+    error_message = "api_viewers must be IAM members, such as group:ml@example.com: it is no list for everyone."
+  }
+}
+
+variable "capacity_advice" {
+  description = "Whether `provision` may ask Google which zones have Spot VMs. false: it may not, for a Google that refuses the permission compute.advice.capacity in a custom role."
+  type        = bool
+  default     = true
+}
+
 variable "price_writers" {
   description = "IAM members that may store the list prices, from which limits and budgets in money are computed: `trainmaster prices update`. Owners of the project may do so, too."
   type        = set(string)

@@ -14,6 +14,7 @@ resource "time_sleep" "identities" {
 
   depends_on = [
     google_service_account.builder,
+    google_service_account.callers,
     google_service_account.console,
     google_service_account.function,
     google_service_account.pusher,

@@ -18,8 +18,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-_INSTALLED: Final = Path(__file__).parent / "_checkout"
-ROOT: Final = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
-"""The checkout; in an installed package, a folder with the files that a stack reads
-(pyproject.toml).
+import trainmaster
+
+_PACKAGE: Final = Path(trainmaster.__file__).resolve().parent
+_INSTALLED: Final = _PACKAGE / "_checkout"
+IS_INSTALLED: Final = _INSTALLED.is_dir()
+ROOT: Final = _INSTALLED if IS_INSTALLED else _PACKAGE.parents[1]
+"""The checkout; beside an installed package, a folder with the files of the checkout that a stack
+reads (`pyproject.toml`).
 """

@@ -14,8 +14,8 @@ from pydantic_settings import NoDecode
 
 from trainmaster.core.intake.named_resources import ResourceKind
 from trainmaster.core.model.label_rules import LABEL_VALUE
+from trainmaster.core.model.money import Money, read_money
 from trainmaster.core.rules.admission_queue import RESOURCES
-from trainmaster.presentation.price import Price, read_price
 
 _ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
 REGION_NAME: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
@@ -108,9 +108,9 @@ def _parse_limits(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in limits.items()}
 
 
-def _parse_price(text: str) -> Price | None:
+def _parse_price(text: str) -> Money | None:
     """Parse `0.49 USD`. None: no price is set."""
-    return read_price(text) if text else None
+    return read_money(text) if text else None
 
 
 AccountNetworks = Annotated[dict[str, str], *_text(_parse_account_networks)]
@@ -118,4 +118,4 @@ AllowedResources = Annotated[tuple[str, ...], *_text(_parse_resources)]
 BootImages = Annotated[dict[str, str], *_text(_parse_images)]
 Limits = Annotated[dict[str, int], *_text(_parse_limits)]
 Regions = Annotated[tuple[str, ...], *_text(_parse_regions)]
-UnitPrice = Annotated[Price | None, *_text(_parse_price)]
+UnitPrice = Annotated[Money | None, *_text(_parse_price)]

@@ -24,8 +24,8 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Fleet, Pending
+from trainmaster_local.memory.fleet import MemoryFleet
 
 RUN = Directive(1, 1, DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"

@@ -17,6 +17,7 @@ import sys
 import types
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from trainmaster.core.events import Event
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.replica import Replica
 from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import agent_messages, google_events, internal_requests
@@ -46,6 +48,7 @@ KINDS: Final[dict[str, Any]] = {
     "orphan": (Orphan, documents.orphan_document),
     "rejection": (Rejection, documents.rejection_document),
     "stockout": (Outcome, documents.outcome_document),
+    "machine_set": (MachineSet, documents.machine_set_document),
 }
 """Name in the corpus → type, and the function that makes its document."""
 
@@ -250,7 +253,9 @@ def _example(hint: Any, make: Any = whole) -> Any:
         return {_example(arguments[0], make): _example(arguments[1], make)}
     if dataclasses.is_dataclass(hint):
         return make(hint)
-    return {str: "text", int: 1, float: 1.5, bool: True, datetime: AT}[hint]
+    return {str: "text", int: 1, float: 1.5, Decimal: Decimal("1.5"), bool: True, datetime: AT}[
+        hint
+    ]
 
 
 def main() -> int:

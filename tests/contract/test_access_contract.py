@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 import pytest
 from google.auth import jwt
@@ -13,10 +14,10 @@ from google.auth import jwt
 from tests.support.serving import serving
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.ports import Access, CallersProjectError, UnknownTokenError
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.services import iam
+from trainmaster_local.memory.access import MemoryAccess
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
@@ -44,6 +45,16 @@ def test_granted_permissions_are_those_requested_that_the_caller_has(access: Acc
     assert access.granted_permissions(iam.VIEWER, [CREATE, GET]) == {GET}
     assert access.granted_permissions(iam.OWNER, [GET]) == {GET}
     assert access.granted_permissions(iam.UNPRIVILEGED, [CREATE, GET]) == frozenset()
+
+
+def test_callers_of_the_api_have_the_permissions_of_their_grant_on_its_account(
+    access: Access,
+) -> None:
+    assert access.api_permissions(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
+    assert access.api_permissions(iam.VIEWER, [CREATE, GET]) == {GET}
+    assert access.api_permissions(iam.UNPRIVILEGED, [CREATE, GET]) == frozenset()
+    with pytest.raises(UnknownTokenError):
+        access.api_permissions("ya29.expired", [GET])
 
 
 def test_acting_as_an_account_needs_permission_on_that_account(access: Access) -> None:
@@ -233,6 +244,67 @@ def test_caller_who_may_not_use_this_project_gets_an_error_with_the_remedy() -> 
         assert access.email("t") is None
 
 
+@dataclass
+class Policies:
+    """An IAM in which one caller has permissions on some resources."""
+
+    granted: dict[str, list[str]]
+    """Path of a resource → the permissions on it."""
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        policies = self.granted
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                has = policies.get(unquote(self.path).removesuffix(":testIamPermissions"), [])
+                granted = [name for name in asked["permissions"] if name in has]
+                data = json.dumps({"permissions": granted}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
+
+
+CALLERS = "/v1/projects/-/serviceAccounts/trainmaster-callers@my-project.iam.gserviceaccount.com"
+ON_PROJECT = {"/v1/projects/my-project": [CREATE, GET, "ml.jobs.create"]}
+OTHERS = CALLERS.replace("trainmaster-callers", "tmother-callers")
+
+
+@pytest.mark.parametrize(
+    ("granted", "expected"),
+    [
+        (ON_PROJECT, set()),
+        ({CALLERS: [CREATE, GET]}, set()),
+        ({CALLERS.replace("my-project", "other"): ["iam.serviceAccounts.actAs"]}, set()),
+        ({OTHERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]}, set()),
+        ({CALLERS: ["iam.serviceAccounts.get"]}, {GET}),
+        ({CALLERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]}, {CREATE, GET}),
+        ({**ON_PROJECT, CALLERS: ["iam.serviceAccounts.get"]}, {GET}),
+    ],
+    ids=[
+        "roles/aiplatform.user on the project",
+        "Vertex AI's permissions on the account",
+        "account of another project",
+        "account of another installation",
+        "viewer",
+        "user",
+        "viewer who may use Vertex AI",
+    ],
+)
+def test_only_the_list_of_callers_grants_calls_of_the_api(
+    granted: dict[str, list[str]], expected: set[str]
+) -> None:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Policies(granted).handler())) as endpoint:
+        access = ProjectAccess("my-project", endpoint, endpoint)
+        assert access.api_permissions("t", [CREATE, GET]) == expected
+
+
 def test_no_caller_may_act_as_a_missing_account(
     google: tuple[str, list[tuple[int, object]]],
 ) -> None:
@@ -276,7 +348,15 @@ def test_unverified_email_is_not_returned(
     assert ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t") is None
 
 
-@pytest.mark.parametrize(("status", "number"), [(403, None), (404, None), (503, None), (200, None)])
+def test_caller_who_may_not_see_the_project_gets_no_number(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
+    endpoint, answers = google
+    answers.append((403, {"error": {"code": 403}}))
+    assert ProjectAccess("my-project", endpoint, endpoint).project_number("t") == ""
+
+
+@pytest.mark.parametrize(("status", "number"), [(404, None), (503, None), (200, None)])
 def test_missing_project_number_is_a_temporary_error(
     google: tuple[str, list[tuple[int, object]]], status: int, number: object
 ) -> None:

@@ -18,7 +18,7 @@ from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore
-from trainmaster.ports import Created
+from trainmaster.ports import Created, VmOwner
 
 BOTH = ("", "staging")
 AT_ONCE = orphans.OrphanTimes(grace_s=0, age_min_s=0)
@@ -64,7 +64,7 @@ def test_sweeps_see_and_delete_the_vms_of_their_own_installation_only(
         search(compute.fleet, world)
         left -= own[name]
         assert compute.emulator.names() == left
-        assert world.store.job_of_vm(next(iter(own[BOTH[name == ""]]))) is None
+        assert world.store.owner_of_vm(next(iter(own[BOTH[name == ""]]))) is None
 
 
 def test_databases_are_separate(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,10 +79,12 @@ def test_databases_are_separate(firestore_emulator: str, monkeypatch: pytest.Mon
     assert stores[""].load(job.job_id) is None
     monkeypatch.setenv(VARIABLE, "staging")
     chief = job.plan.primary
-    assert stores["staging"].job_of_vm(vm_name(job.job_id, chief)) == job.job_id
+    assert stores["staging"].owner_of_vm(vm_name(job.job_id, chief)) == VmOwner(
+        job.job_id, job.job_id
+    )
     monkeypatch.setenv(VARIABLE, "")
     assert (
-        stores["staging"].job_of_vm(f"tmstaging{vm_name(job.job_id, chief).removeprefix('tm')}")
+        stores["staging"].owner_of_vm(f"tmstaging{vm_name(job.job_id, chief).removeprefix('tm')}")
         is None
     )
     for store in stores.values():

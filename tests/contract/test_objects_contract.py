@@ -18,8 +18,8 @@ from tests.support.captured_logs import CapturedLogs
 from tests.support.serving import serving
 from trainmaster.gcp import clients
 from trainmaster.gcp.storage_objects import StorageObjects
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import BucketForbiddenError, Objects
+from trainmaster_local.memory.objects import MemoryObjects
 
 
 @pytest.fixture(params=["memory", "storage"])

@@ -40,7 +40,7 @@ from trainmaster.core.model.vm import VmStatus
 if TYPE_CHECKING:
     from tests.explorer.cloud import ExploredVm
     from tests.explorer.jobs import ExploredJob
-    from trainmaster.memory.store import MemoryStore
+    from trainmaster_local.memory.store import MemoryStore
 
 RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3
@@ -587,12 +587,12 @@ class Examiner:
 
     def _examine_cost(self, cap: Cap, state: JobState) -> None:
         """F6: note also how much a cancelled job has left, as time of all its machines."""
-        left = cap.amount - self._job.cost
+        left = float(cap.limit.amount) - self._job.cost
         if left < 0:
             self._world.violate("F6 above its maxCost", self._job.cost, cap)
         if state is JobState.CANCELLED:
-            left_s = left / cap.per_hour * 3600
-            percent_s = cap.amount / cap.per_hour * 36
+            left_s = left / float(cap.per_hour) * 3600
+            percent_s = float(cap.limit.amount / cap.per_hour) * 36
             limit = next(
                 limit_s
                 for limit_s in (120, 180, 240, 300, 600, 1e9)

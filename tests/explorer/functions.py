@@ -16,11 +16,11 @@ from trainmaster.flows import user_requests
 from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Bus, Fleet, Objects, Store, Suggester
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from tests.explorer.cloud import Cloud

@@ -12,8 +12,8 @@ from tests.explorer.profiles import Profile
 from tests.explorer.world import World
 from trainmaster.core.intake.job_files import ERROR_SUFFIX
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
+from trainmaster_local.memory.store import MemoryStore
 
 SWEEP_S: Final = 60.0
 MINUTE_S: Final = 60.0

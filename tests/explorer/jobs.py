@@ -16,7 +16,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 if TYPE_CHECKING:
     from tests.explorer.cloud import ExploredVm
     from tests.explorer.world import World
-    from trainmaster.memory.store import MemoryStore
+    from trainmaster_local.memory.store import MemoryStore
 
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-f"]
 MACHINE = "n1-standard-4"

@@ -169,7 +169,7 @@ class Scripted(History):
         self.world.run(60.0, lambda: self.store.load("j1") is not None)
         cap = self.job.plan.limits.cap
         assert cap is not None
-        return cap.amount / cap.per_hour * 3600
+        return float(cap.limit.amount / cap.per_hour * 3600)
 
     @property
     def ended_s(self) -> float:

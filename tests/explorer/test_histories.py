@@ -27,8 +27,8 @@ from trainmaster.core.reconcile import desired
 from trainmaster.core.rules import evidence, verdict
 from trainmaster.core.rules import judge as judging
 from trainmaster.core.rules.evidence import Rank
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
+from trainmaster_local.memory.store import MemoryStore
 
 SEEDS = 300 if hypothesis.settings().max_examples > 150 else 4
 """300 per profile in the thorough profile of `make test-all`.

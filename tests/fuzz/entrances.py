@@ -44,13 +44,13 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
 from trainmaster.jobspec.job_document import read_document
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import agent_messages, google_events, internal_requests, push
 from trainmaster.messaging.reported_metric import decode_reported_metric
 from trainmaster.ports.metrics import RESOURCES, Label, Metric
 from trainmaster.presentation.log_reader import parse_entry
 from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.presentation.progress import read_progress
+from trainmaster_local.memory.access import MemoryAccess
 
 OWNER: Final = "ya29.token-of-an-owner"
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)

@@ -231,6 +231,8 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
         "budget": 100,
         "billing_account": "012345-6789AB-CDEF01",
         "clients": ["group:ml@example.com", "user:a@example.com"],
+        "api_users": ["group:ml@example.com"],
+        "api_viewers": ["group:all@example.com"],
         "price_writers": ["group:finance@example.com"],
         "limits": {"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
         "allowed_resources": [

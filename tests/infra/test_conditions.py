@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
-from tests.infra.conftest import Plan
+from tests.infra.conftest import INFRA, Plan
 
 BUCKET: Final = "my-project-trainmaster"
+RUNBOOKS: Final = INFRA.parent / "docs" / "runbooks.md"
 STAGE: Final = f"{BUCKET}-stage"
 OBJECT_PERMISSIONS: Final = {
     "roles/storage.objectUser": {"read", "create", "write"},
@@ -168,17 +170,31 @@ def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(
     request: pytest.FixtureRequest, plan_of_users: str
 ) -> None:
     """Without and with sudo."""
-    grants = request.getfixturevalue(plan_of_users).of("google_project_iam_member").values()
-    (login,) = (
-        grant
-        for grant in grants
-        if grant.get("role", "").lower() in ("roles/compute.oslogin", "roles/compute.osadminlogin")
-    )
-    (condition,) = conditions(login)
+    grants = request.getfixturevalue(plan_of_users).of("google_project_iam_member")
+    logins = [grants[address] for address in grants if re.search(r"\.ssh_(login|sudo)\[", address)]
     instances = "projects/p/zones/us-central1-a/instances"
-    assert is_met(condition, "compute.googleapis.com/Instance", f"{instances}/tm-digits-1-chief-0")
-    assert not is_met(condition, "compute.googleapis.com/Instance", f"{instances}/payments-db")
-    assert is_met(condition, "cloudresourcemanager.googleapis.com/Project", "projects/p")
+    for login in logins:
+        (condition,) = conditions(login)
+        kind = "compute.googleapis.com/Instance"
+        assert is_met(condition, kind, f"{instances}/tm-digits-1-chief-0")
+        assert not is_met(condition, kind, f"{instances}/payments-db")
+        assert is_met(condition, "cloudresourcemanager.googleapis.com/Project", "projects/p")
+    assert len(logins) == (2 if plan_of_users == "reduced_plan" else 1)
+
+
+def test_builder_reads_archives_and_no_export_of_the_database(plan: Plan) -> None:
+    """An export has the variables of all jobs, and a build runs pip."""
+    address = "google_storage_bucket_iam_member.builder_archives"
+    (condition,) = conditions(plan.of("google_storage_bucket_iam_member")[address])
+    bucket = "projects/_/buckets/my-project-trainmaster-stage"
+    readable = {
+        name: is_met(condition, "storage.googleapis.com/Object", f"{bucket}/objects/{name}")
+        for name in ("api-0123.zip", "restore/all.overall_export_metadata")
+    }
+    assert readable == {"api-0123.zip": True, "restore/all.overall_export_metadata": False}
+    exports = re.findall(r"gs://PROJECT-trainmaster-stage/(\S+)", RUNBOOKS.read_text("utf-8"))
+    assert {folder.partition("/")[0] for folder in exports} == {"restore"}
+    assert is_met(condition, "storage.googleapis.com/Bucket", bucket)
 
 
 def test_builder_has_no_role_on_all_buckets_or_repositories_of_the_project(plan: Plan) -> None:

@@ -68,6 +68,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "count_live": lambda store, world: store.count_live(),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "open_notifications": lambda store, world: store.open_notifications(5),
+    "kept_machines": lambda store, world: store.kept_machines(),
     "live_jobs": lambda store, world: store.live_jobs(),
     "live_pages": lambda store, world: [
         list(store.live_pages(waiting=waiting)) for waiting in (True, False)
@@ -87,7 +88,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1, 0),
     "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
     "rejections": lambda store, world: (store.rejections(5), store.rejections(1, "x")),
-    "job_of_vm": lambda store, world: store.job_of_vm(world.vms[0].name),
+    "owner_of_vm": lambda store, world: store.owner_of_vm(world.vms[0].name),
     "outcomes": lambda store, world: store.outcomes([("us-central1-a", "n1-standard-4")]),
     "stockouts": lambda store, world: store.stockouts(NOW),
     "orphans": lambda store, world: store.orphans(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import pytest
@@ -24,6 +25,27 @@ def project_roles(plan: Plan, member: str) -> dict[str, str]:
     return {
         grant["role"]: (grant["condition"] or [{"expression": ""}])[0]["expression"]
         for grant in grants
+        if "role" in grant
+    }
+
+
+def grants_of(plan: Plan) -> dict[str, str]:
+    """Return the grants of roles of our own to SSH_USERS: resource → its condition."""
+    return {
+        address.split(".")[1].partition("[")[0]: (grant["condition"] or [{"expression": ""}])[0][
+            "expression"
+        ]
+        for address, grant in plan.of("google_project_iam_member").items()
+        if grant.get("member") == SSH_USERS and "role" not in grant
+    }
+
+
+def permissions_of_roles(plan: Plan) -> dict[str, list[str]]:
+    """Return the permissions of the roles that exist for SSH only."""
+    return {
+        role["role_id"].removeprefix("trainmaster"): role["permissions"]
+        for address, role in plan.of("google_project_iam_custom_role").items()
+        if "ssh" in address or "tpu_reader" in address
     }
 
 
@@ -62,8 +84,11 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
         assert [(allow["protocol"], allow["ports"]) for allow in rule["allow"]] == [("tcp", ["22"])]
     assert project_roles(full_plan, SSH_USERS) == {
         "roles/iap.tunnelResourceAccessor": "destination.port == 22",
-        "roles/compute.osLogin": TRAINING_VMS,
-        "roles/tpu.viewer": "",
+    }
+    assert grants_of(full_plan) == {"ssh_login": TRAINING_VMS, "ssh_tpu": ""}
+    assert permissions_of_roles(full_plan) == {
+        "SshUser": ["compute.instances.get", "compute.instances.osLogin", "compute.projects.get"],
+        "TpuReader": ["tpu.nodes.get", "tpu.nodes.list"],
     }
     grants = full_plan.of("google_service_account_iam_member").values()
     assert [grant["role"] for grant in grants if grant.get("member") == SSH_USERS] == [
@@ -80,8 +105,20 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
 
 
 def test_sudo_requires_a_separate_role(reduced_plan: Plan) -> None:
-    roles = project_roles(reduced_plan, SSH_USERS)
-    assert set(roles) == {"roles/iap.tunnelResourceAccessor", "roles/compute.osAdminLogin"}
+    assert set(project_roles(reduced_plan, SSH_USERS)) == {"roles/iap.tunnelResourceAccessor"}
+    assert grants_of(reduced_plan) == {"ssh_login": TRAINING_VMS, "ssh_sudo": TRAINING_VMS}
+    roles = permissions_of_roles(reduced_plan)
+    assert roles.keys() == {"SshUser", "SshAdministrator"}
+    assert roles["SshAdministrator"] == ["compute.instances.osAdminLogin"]
+
+
+def test_no_user_of_a_shell_may_list_vms(full_plan: Plan, reduced_plan: Plan) -> None:
+    """A list shows the metadata of all VMs, and with it the variables of all jobs: no condition
+    restricts it.
+    """
+    for plan in (full_plan, reduced_plan):
+        permissions = [*itertools.chain(*permissions_of_roles(plan).values())]
+        assert [name for name in permissions if "instances" in name and ".list" in name] == []
 
 
 @pytest.mark.parametrize(("variable", "expected"), [("", None), ("false", None), ("true", "TRUE")])

@@ -16,9 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from trainmaster.simulator.history import run_seed
-from trainmaster.simulator.scenarios.fault_profiles import PROFILES
-from trainmaster.simulator.scenarios.scenario import HistoryError
+from trainmaster_local.simulator.history import run_seed
+from trainmaster_local.simulator.scenarios.fault_profiles import PROFILES
+from trainmaster_local.simulator.scenarios.scenario import HistoryError
 
 BATCH_SIZE: Final = 50
 FAILURES_SHOWN_MAX: Final = 20
@@ -104,7 +104,7 @@ def main() -> int:
     elapsed_s = time.monotonic() - started
     for name, seed, error in total.failures[:FAILURES_SHOWN_MAX]:
         sys.stdout.write(
-            f"python -m trainmaster.simulator --profile {name} --seed {seed}   # {error}\n"
+            f"python -m trainmaster_local.simulator --profile {name} --seed {seed}   # {error}\n"
         )
     states = ", ".join(f"{count} {state}" for state, count in total.states.most_common())
     sys.stdout.write(

@@ -22,9 +22,9 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.timeouts import CAPACITY_FRESH, USEFUL_LIFE_MIN
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
-from trainmaster.simulator.weather import Climate, Weather
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.simulator.weather import Climate, Weather
 
 SWEEPS = 60
 ALTERNATIVES = [

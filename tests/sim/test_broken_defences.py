@@ -37,14 +37,14 @@ from trainmaster.flows.provisioning.execute_steps import (
 )
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
-from trainmaster.memory import store as stores
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, topics
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import AlreadyRecordedError, Lease, LiveJobs, Loaded
-from trainmaster.simulator.history import run_seed
-from trainmaster.simulator.invariants import ViolationError
-from trainmaster.simulator.scenarios.fault_profiles import (
+from trainmaster_local.memory import store as stores
+from trainmaster_local.memory.store import MemoryStore
+from trainmaster_local.simulator.history import run_seed
+from trainmaster_local.simulator.invariants import ViolationError
+from trainmaster_local.simulator.scenarios.fault_profiles import (
     EVERYTHING,
     FUNCTIONS,
     HANGS,
@@ -58,11 +58,11 @@ from trainmaster.simulator.scenarios.fault_profiles import (
     USERS,
     Profile,
 )
-from trainmaster.simulator.scenarios.scenario import HistoryError
-from trainmaster.simulator.world.agent import SimAgent
-from trainmaster.simulator.world.event_sender import EventSender
-from trainmaster.simulator.world.fleet import SimFleet
-from trainmaster.simulator.world.programs import MixedRoundsError
+from trainmaster_local.simulator.scenarios.scenario import HistoryError
+from trainmaster_local.simulator.world.agent import SimAgent
+from trainmaster_local.simulator.world.event_sender import EventSender
+from trainmaster_local.simulator.world.fleet import SimFleet
+from trainmaster_local.simulator.world.programs import MixedRoundsError
 
 RemoveDefence = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 1_000

@@ -11,7 +11,7 @@ import pytest
 from bench import arena
 from tests.support.weather import PlainSearch, WeatherAdvisor, WeatherFleet, search
 from tests.support.world import World
-from trainmaster.simulator.weather import Climate, Weather
+from trainmaster_local.simulator.weather import Climate, Weather
 
 LIMIT_S = 2 * 3600.0
 ALL = pytest.param(

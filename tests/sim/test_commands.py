@@ -1,4 +1,4 @@
-"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m
+"""The commands `trainmaster simulate`, `python -m trainmaster_local.simulator`, `python -m
 tests.sim.soak`.
 """
 
@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from tests.sim.soak import run_batch
 from tests.support.jobs import a_spec
 from trainmaster.cli.options import parse_duration
-from trainmaster.cli.simulate import simulate
-from trainmaster.simulator import __main__ as simulator
+from trainmaster_local.cli.simulate import simulate
+from trainmaster_local.simulator import __main__ as simulator
 
 
 @pytest.fixture
@@ -102,6 +102,36 @@ def test_simulate_with_frequent_checkpoints_loses_less_work(
     assert lost_h("60") > lost_h("5")
 
 
+def test_simulate_counts_the_vms_and_restarts_of_a_gang(
+    runner: CliRunner, app: typer.Typer, job_file: Path
+) -> None:
+    options = ["--seeds", "20", "--preemptions-per-hour", "2", "--duration", "3h"]
+    result = runner.invoke(app, [str(job_file), *options, "--format", "json"])
+    report = json.loads(result.output)
+    preemptions = 2 * report["vm_h"]["p50"]
+    # A preemption replaces one VM and restarts all three programs, unless another one comes first.
+    assert 0.6 * preemptions < report["replacements"]["p50"] < 1.4 * preemptions
+    assert 0.4 * preemptions < report["restarts"]["p50"] <= report["replacements"]["p50"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"jobId": "nightly_{time:%Y%m%d}", **a_spec()},
+        {"trainingInput": {"region": "us-central1", "runtimeVersion": "pytorch-2.13"}},
+    ],
+    ids=["of a schedule", "of a folder"],
+)
+def test_simulate_takes_the_job_files_of_schedules_and_folders(
+    runner: CliRunner, app: typer.Typer, tmp_path: Path, document: dict[str, object]
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(document))
+    result = runner.invoke(app, [str(path), "--seeds", "1", "--duration", "1h"])
+    assert result.exit_code == 0, result.output
+    assert "SUCCEEDED: 100.0%" in result.output
+
+
 def test_simulate_prints_a_table(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
     result = runner.invoke(app, [str(job_file), "--seeds", "3", "--duration", "90m"])
     assert result.exit_code == 0, result.output
@@ -127,7 +157,7 @@ def test_simulator_command_prints_the_same_trace_in_two_processes(
 ) -> None:
     """One of them is this process. Strings and sets have other hashes in each process."""
     options = ["--seed", "3", "--profile", "calm"]
-    command = [sys.executable, "-m", "trainmaster.simulator", *options]
+    command = [sys.executable, "-m", "trainmaster_local.simulator", *options]
     first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     monkeypatch.setattr(sys, "argv", ["simulator", *options])
     assert simulator.main() == 0

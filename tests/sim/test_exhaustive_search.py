@@ -15,8 +15,8 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import DesiredVm
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete, Step
-from trainmaster.simulator.invariants import ViolationError
-from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
+from trainmaster_local.simulator.invariants import ViolationError
+from trainmaster_local.simulator.scenarios.generator import JOB_ID, training_job
 
 HEAVY = pytest.mark.heavy(
     fact="no order of events breaks a job",

@@ -11,8 +11,8 @@ from functools import cache
 import hypothesis
 import pytest
 
-from trainmaster.simulator.history import History, run_seed
-from trainmaster.simulator.scenarios.fault_profiles import (
+from trainmaster_local.simulator.history import History, run_seed
+from trainmaster_local.simulator.scenarios.fault_profiles import (
     CALM,
     CAPACITY,
     EVERYTHING,
@@ -22,8 +22,8 @@ from trainmaster.simulator.scenarios.fault_profiles import (
     USERS,
     Profile,
 )
-from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
-from trainmaster.simulator.scenarios.scenario import HistoryError, Outcome
+from trainmaster_local.simulator.scenarios.generator import draw_scenario, rng_of
+from trainmaster_local.simulator.scenarios.scenario import HistoryError, Outcome
 
 SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 10
 """800 in the thorough profile of `make test-all`. `make soak` simulates 200,000."""
@@ -221,7 +221,7 @@ def test_failing_history_reports_how_to_replay_it(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("trainmaster.flows.vm_ready.handle", broken)
     with pytest.raises(
-        HistoryError, match=r"python -m trainmaster.simulator --seed 3 --profile calm"
+        HistoryError, match=r"python -m trainmaster_local.simulator --seed 3 --profile calm"
     ) as raised:
         run_seed(3, CALM)
     assert "RuntimeError: a flow's bug" in str(raised.value)

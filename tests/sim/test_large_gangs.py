@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from trainmaster.simulator.history import run
-from trainmaster.simulator.scenarios.fault_profiles import STORM
-from trainmaster.simulator.scenarios.generator import JOB_ID, rng_of, training_job
-from trainmaster.simulator.scenarios.scenario import Outcome, Scenario, SimJob
+from trainmaster_local.simulator.history import run
+from trainmaster_local.simulator.scenarios.fault_profiles import STORM
+from trainmaster_local.simulator.scenarios.generator import JOB_ID, rng_of, training_job
+from trainmaster_local.simulator.scenarios.scenario import Outcome, Scenario, SimJob
 
 FAULTS_PER_HISTORY = 2.0
 MORE = ((30, 0), (30, 1), (998, 1))

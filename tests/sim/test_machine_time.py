@@ -22,8 +22,8 @@ from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.lost_work import written_objects
 from trainmaster.core.reporting.phases import Span, replica_spans
 from trainmaster.jobspec.accept import accept
-from trainmaster.simulator.history import History
-from trainmaster.simulator.scenarios.fault_profiles import (
+from trainmaster_local.simulator.history import History
+from trainmaster_local.simulator.scenarios.fault_profiles import (
     CAPACITY,
     EVERYTHING,
     MACHINES,
@@ -34,8 +34,8 @@ from trainmaster.simulator.scenarios.fault_profiles import (
     Profile,
     preemptions,
 )
-from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
-from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
+from trainmaster_local.simulator.scenarios.generator import draw_scenario, rng_of
+from trainmaster_local.simulator.scenarios.scenario import Scenario, SimJob
 
 PROFILES = (CAPACITY, EVERYTHING, MACHINES, MESSAGES, PROGRAMS, QUEUE, SLICES)
 

@@ -9,11 +9,11 @@ import pytest
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.user_requests import cancel_job
 from trainmaster.ports import ZonesUnreachableError
-from trainmaster.simulator.history import SWEEP_S, History
-from trainmaster.simulator.scenarios.fault_profiles import CALM
-from trainmaster.simulator.scenarios.generator import rng_of, training_job
-from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
-from trainmaster.simulator.world.fleet import DELETE_S, SimFleet
+from trainmaster_local.simulator.history import SWEEP_S, History
+from trainmaster_local.simulator.scenarios.fault_profiles import CALM
+from trainmaster_local.simulator.scenarios.generator import rng_of, training_job
+from trainmaster_local.simulator.scenarios.scenario import Scenario, SimJob
+from trainmaster_local.simulator.world.fleet import DELETE_S, SimFleet
 
 JOB: Final = "sim_1"
 BEGINS_S, CANCELLED_S, ENDS_S = 200.0, 300.0, 1300.0

@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
-from trainmaster.simulator.history import SWEEP_S, History
-from trainmaster.simulator.scenarios.fault_profiles import CALM
-from trainmaster.simulator.scenarios.generator import rng_of, training_job
-from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
-from trainmaster.simulator.world.program_ends import EndCause
-from trainmaster.simulator.world.programs import PEER_LOST
+from trainmaster_local.memory.store import MemoryStore
+from trainmaster_local.simulator.history import SWEEP_S, History
+from trainmaster_local.simulator.scenarios.fault_profiles import CALM
+from trainmaster_local.simulator.scenarios.generator import rng_of, training_job
+from trainmaster_local.simulator.scenarios.scenario import Scenario, SimJob
+from trainmaster_local.simulator.world.program_ends import EndCause
+from trainmaster_local.simulator.world.programs import PEER_LOST
 
 RESTORED_S = 120.0
 """The time to which the database is restored: the first job runs, and the second one was not

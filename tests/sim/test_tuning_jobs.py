@@ -28,8 +28,8 @@ from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import sweep, user_requests
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.ports import Bus, Store
+from trainmaster_local.memory.bus import MemoryBus, Message
 
 SEEDS = 100 if hypothesis.settings().max_examples > 150 else 30
 STEPS_MAX = 80

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.memory.objects import MemoryObjects
+from trainmaster_local.memory.objects import MemoryObjects
 
 JOB_DIR = "gs://bucket/digits"
 REPLICAS = (CHIEF, WORKER_0, WORKER_1)

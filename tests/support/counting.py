@@ -50,7 +50,9 @@ class _Counting:
             if isinstance(result, Iterator):
                 return self._count_pages(name, result)
             if name == "mark_done":
-                self._counts.reads_by_call[name] += len(args[1])
+                tokens = args[3] if len(args) > 3 else {}
+                is_known = set(args[1]) <= set(tokens)
+                self._counts.reads_by_call[name] += 0 if is_known else len(args[1])
             elif name not in WITHOUT_READS:
                 self._counts.reads_by_call[name] += 1 if name in SINGLE_READS else documents(result)
             return result

@@ -32,7 +32,7 @@ from trainmaster.core.model.plan import (
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
-from trainmaster.core.model.saving import Saving
+from trainmaster.core.model.saving import SavePolicy
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.model.watching import Watching
@@ -50,7 +50,7 @@ GROUP_OF_FIELD = {
         "image": BootImage,
         "limits": Limits,
         "restarts": Restarts,
-        "saving": Saving,
+        "saving": SavePolicy,
         "watching": Watching,
         "access": Access,
         "origin": Origin,

@@ -28,12 +28,12 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.memory.bus import MemoryBus
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Loaded
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
 
 HOST: Final = "127.0.0.1:8080"
 START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from tests.support.counting import Counts, counting_store
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.store import MemoryStore
 
 MESSAGE_S: Final = 0.01
 """Time between two messages of a gang: all of its agents report within a second."""
@@ -35,8 +35,8 @@ class WriteCountingStore(MemoryStore):
         super().note_outcome(outcome)
         self.writes += 1
 
-    def mark_done(self, job_id: str, keys: Any, at: Any) -> None:
-        super().mark_done(job_id, keys, at)
+    def mark_done(self, job_id: str, keys: Any, at: Any, tokens: Any = None) -> None:
+        super().mark_done(job_id, keys, at, tokens)
         self.writes += len(keys)
 
     def take_lease(self, name: str, now: Any, expires_at: Any, holder: str = "") -> Any:

@@ -18,9 +18,9 @@ from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.timeouts import ADVICE_KEPT
 from trainmaster.flows.commit.record import record
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated
-from trainmaster.simulator.weather import Climate, Weather
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.simulator.weather import Climate, Weather
 
 ANSWER_S = 10.0
 Request = tuple[str, str, bool]

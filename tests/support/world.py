@@ -32,13 +32,13 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.dispatch import Handler, handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.memory.bus import MemoryBus, Message
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, reached
 from trainmaster.ports.metrics import MetricReader
+from trainmaster_local.memory.bus import MemoryBus, Message
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 
 class FixedAddresses:
@@ -134,6 +134,9 @@ class World:
     next vm-ready.
     """
 
+    taken_set_id: str = ""
+    """The machine set that the job has taken; empty: none."""
+
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
 
@@ -189,7 +192,7 @@ class World:
         """
         vms = {vm.name: vm for vm in self.vms}
         for replica in self.replicas if vms and self.store.load(self.job_id) else ():
-            vm = vms.get(vm_name(self.job_id, replica.replica_id))
+            vm = vms.get(vm_name(self.set_id, replica.replica_id))
             is_held = (
                 vm is not None
                 and vm.directive is not None
@@ -334,7 +337,7 @@ class World:
         return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
     def find_vm(self, replica_id: ReplicaId) -> Vm | None:
-        name = vm_name(self.job_id, replica_id)
+        name = vm_name(self.set_id, replica_id)
         return next((vm for vm in self.vms if vm.name == name), None)
 
     def vm(self, replica_id: ReplicaId) -> Vm:
@@ -345,7 +348,12 @@ class World:
     @property
     def vms(self) -> tuple[Vm, ...]:
         """The VMs in zones that Google can reach."""
-        return reached(lambda: self.fleet.list_vms(self.job_id))[0]
+        return reached(lambda: self.fleet.list_vms(self.set_id))[0]
+
+    @property
+    def set_id(self) -> str:
+        """The id in the names of the job's VMs."""
+        return self.taken_set_id or self.job_id
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:

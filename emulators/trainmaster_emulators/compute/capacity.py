@@ -7,7 +7,6 @@ from collections.abc import Collection
 from itertools import product
 from typing import Final
 
-from trainmaster.simulator.weather import ADVICE
 from trainmaster_emulators.machines.catalog import Catalog, basename
 from trainmaster_emulators.machines.compute_errors import (
     Json,
@@ -24,6 +23,7 @@ from trainmaster_emulators.machines.properties import (
     parse_accelerators,
     parse_machine_type,
 )
+from trainmaster_local.simulator.weather import ADVICE
 
 SPOT: Final = "SPOT"
 SHAPES: Final = ("ANY", "ANY_SINGLE_ZONE", "BALANCED")

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainmaster.simulator.weather import Climate, Weather
 from trainmaster_emulators.machines.compute_errors import ApiError, Json, rate_limited
+from trainmaster_local.simulator.weather import Climate, Weather
 
 ALL_ZONES: Final = "-"
 
 
 class SeededWeather(BaseModel):
-    """Weather of `trainmaster.simulator.weather`, which limits the capacity for VMs."""
+    """Weather of `trainmaster_local.simulator.weather`, which limits the capacity for VMs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -66,6 +66,8 @@ PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
 
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
+OWN_ROOT: Final = "TRAINMASTER_EMULATED_ROOT"
+"""Variable that lets the agent clean /tmp and /dev/shm for the VM's next job."""
 GCS: Final = Path("/gcs")
 SHARED_MEMORY: Final = Path("dev", "shm")
 """Below the root."""
@@ -81,6 +83,7 @@ def use_own_root(own_tmp: Path) -> None:
     try:
         enter_namespaces()
         build_root(own_tmp)
+        os.environ[OWN_ROOT] = "own"
     except OSError:
         if len(str(own_tmp)) <= TMPDIR_CHARS_MAX:
             os.environ["TMPDIR"] = str(own_tmp)

@@ -86,9 +86,10 @@ FUNCTIONS: Final = (
 )
 ROOT: Final = trainmaster_emulators.ROOT
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-_IS_INSTALLED: Final = ROOT.is_relative_to(Path(trainmaster_emulators.__file__).parent)
 IMAGES: Final = (
-    _CACHE.expanduser() / "trainmaster" / "images" if _IS_INSTALLED else ROOT / ".images"
+    _CACHE.expanduser() / "trainmaster" / "images"
+    if trainmaster_emulators.IS_INSTALLED
+    else ROOT / ".images"
 )
 """Folder of the runtime images.
 

@@ -19,7 +19,6 @@ from typing import Any, Final
 import grpc
 from google.pubsub_v1.types import PublishRequest
 
-from trainmaster.memory.bus import message_problem
 from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.realism.call_access import (
     FIRESTORE,
@@ -32,6 +31,7 @@ from trainmaster_emulators.realism.call_access import (
     refusal,
 )
 from trainmaster_emulators.rest.command_line import EmulatorParser, split_pairs
+from trainmaster_local.memory.bus import message_problem
 
 NAME: Final = "grpc-gate"
 THREADS: Final = 16

@@ -29,8 +29,6 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.dispatch import Handler, handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.memory.bus import MemoryBus, Message
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.ports import JobLog, Objects, Suggester
 from trainmaster.settings import settings
@@ -38,6 +36,8 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import RestServer, json_body, listen
+from trainmaster_local.memory.bus import MemoryBus, Message
+from trainmaster_local.memory.store import MemoryStore
 
 PUBLISH: Final = "/v1/projects/<project>/topics/<topic>:publish"
 REDELIVERY_S: Final = 1.0

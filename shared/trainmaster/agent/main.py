@@ -55,11 +55,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.channel.peer_channel import PeerChannel
-from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.agent import ANOTHER_JOB, Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.slice_hosts import read_slice_host, read_tpu_node
 from trainmaster.agent.control.stall_watch import Surroundings
+from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -80,6 +81,7 @@ from trainmaster.agent.reporting.publisher import Publisher
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.machine_report import describe_machine
+from trainmaster.agent.setup.previous_tenure import clean, remember_first_files
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.paid_time import PaidTime
@@ -100,7 +102,8 @@ METADATA_RETRY_MAX_S = 10.0  # longest wait between two tries to read the identi
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run ``agent.pyz WORK_DIRECTORY``.
 
-    Exit status 0 means that the agent must not be started again.
+    Exit status 0 means that the agent must not be started again, and 76 that another job has taken
+    the VM.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the agent handles it
     work = Path(argv[1]).resolve()
@@ -111,13 +114,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     config = identity.config
     inbox = Inbox(metadata)
     workspace = Workspace(work, environ, console, adopt_orphans(work, inbox.start_thread))
+    leftover = take_over(identity, workspace)
 
     def api(name: str, endpoint_variable: str) -> GoogleApi:
         return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
 
     publisher = Publisher(api("pubsub", "TRAINMASTER_PUBSUB_ENDPOINT"), metadata, console)
     reporter = EventReporter(identity, publisher, console, inbox)
-    run_state = RunState(work / "state", identity.instance.instance_id, reporter, console)
+    run_state = RunState(work / "state", state_owner(identity), reporter, console)
     log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
     if log is not None:
         console.copy_to(log)
@@ -156,6 +160,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         storage=storage,
         secret_manager=secret_manager,
         find_engine=find_engine,
+        leftover=leftover,
     )
     launcher = Launcher(
         identity,
@@ -194,7 +199,41 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     agent.run()
     if monitor is not None:
         monitor.await_last_report()
-    return 0
+    return leave(agent, launcher)
+
+
+def state_owner(identity: AgentIdentity) -> str:
+    """Return whose state the state file must have: this VM's, in the hands of this job."""
+    tenure = identity.config.tenure
+    return identity.instance.instance_id + (f"/{tenure}" if tenure > 1 else "")
+
+
+def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
+    """Remove what the last job has left, if another job has had this VM before, and nothing is
+    stored about it in the hands of this job; return what cannot be removed.
+    """
+    config = identity.config
+    if config.tenure == 1:
+        if config.tenure_key:
+            remember_first_files(workspace)
+        return ""
+    if StoredState.load(workspace.work / "state", state_owner(identity)).desired is not None:
+        return ""
+
+    def remove_containers() -> int:
+        engine = ContainerEngine.find(workspace.environ, identity.instance.name)
+        return engine.remove_all() if engine is not None else 0
+
+    return clean(workspace, remove_containers)
+
+
+def leave(agent: Agent, launcher: Launcher) -> int:
+    """Return the status of this process. If another job has taken the VM, end all that the programs
+    have left, while this process is its parent.
+    """
+    if agent.exit_status == ANOTHER_JOB:
+        launcher.clean_up()
+    return agent.exit_status
 
 
 def find_end(

@@ -19,6 +19,7 @@ readonly METADATA_URL="http://${METADATA_HOST}/computeMetadata/v1/instance/"
 readonly DELAY_MAX_S=30
 readonly HEALTHY_S=60
 readonly NO_AGENT=75
+readonly ANOTHER_JOB=76
 
 if [ -z "${HOME:-}" ]; then
   HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"
@@ -207,6 +208,10 @@ while [ "${stopping}" -eq 0 ]; do
   status=$?
   if [ "${status}" -eq 0 ] || [ "${stopping}" -eq 1 ]; then
     break
+  fi
+  if [ "${status}" -eq "${ANOTHER_JOB}" ] && [ $((SECONDS - started)) -ge 3 ]; then
+    delay=1
+    continue # another job waits for this VM
   fi
   wait_s="${delay}"
   if [ "${status}" -eq "${NO_AGENT}" ]; then

@@ -53,29 +53,47 @@ class CachedAccess:
     def granted_permissions(
         self, token: str, permissions: Sequence[str], project: str = ""
     ) -> frozenset[str]:
-        cached = frozenset(
-            name for name in permissions if self._is_granted(token, f"{project}:{name}")
-        )
-        unknown = [permission for permission in permissions if permission not in cached]
-        if not unknown:
-            return cached
-        granted = self._ask(token, unknown, project)
-        for permission in granted:
-            self._keep(token, f"{project}:{permission}")
-        return granted | cached
+        def ask(names: Sequence[str]) -> frozenset[str]:
+            return self.access.granted_permissions(token, names, project)
 
-    def _ask(self, token: str, permissions: Sequence[str], project: str) -> frozenset[str]:
-        """Raise UnknownTokenError without a query for a token that was unknown a moment ago."""
+        return self._granted_of(token, permissions, f"project {project}", ask)
+
+    def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        def ask(names: Sequence[str]) -> frozenset[str]:
+            return self.access.api_permissions(token, names)
+
+        return self._granted_of(token, permissions, "API", ask)
+
+    def _granted_of(
+        self,
+        token: str,
+        permissions: Sequence[str],
+        place: str,
+        ask: Callable[[Sequence[str]], frozenset[str]],
+    ) -> frozenset[str]:
+        """Return the granted ones of `permissions` in one place, of which `ask` queries Google.
+
+        Raise UnknownTokenError without a query for a token that was unknown a moment ago.
+        """
+        cached = frozenset(
+            name for name in permissions if self._is_granted(token, f"{place}: {name}")
+        )
+        others = [permission for permission in permissions if permission not in cached]
+        if not others:
+            return cached
         key = _hash(token)
         with self._lock:
             if key in self._unknown:
                 raise UnknownTokenError
         try:
-            return self.access.granted_permissions(token, permissions, project)
+            granted = ask(others)
         except UnknownTokenError:
             with self._lock:
                 self._unknown[key] = True
             raise
+        for permission in granted:
+            self._keep(token, f"{place}: {permission}")
+        return granted | cached
 
     def may_act_as(self, token: str, account: str) -> bool:
         permission = f"act as {account}"

@@ -70,7 +70,10 @@ def invalid_token() -> ApiError:
 
 def permission_denied(permission: str, project: str) -> ApiError:
     resource = f"//cloudresourcemanager.googleapis.com/projects/{project}"
-    message = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+    message = (
+        f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+        " Trainmaster's administrator grants it by the variables api_users and api_viewers."
+    )
     info = _error_info(
         "IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"}
     )

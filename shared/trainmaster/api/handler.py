@@ -93,7 +93,7 @@ def _check_permission(call: Call, route: Route, service: Service) -> None:
     if call.project != service.project:
         raise errors.wrong_project(call.project)
     if route.permission:
-        granted = service.access.granted_permissions(call.token, [route.permission])
+        granted = service.access.api_permissions(call.token, [route.permission])
         if route.permission not in granted:
             raise errors.permission_denied(route.permission, call.project)
     if route.changes_something and not service.access.has_full_scope(call.token):

@@ -1,9 +1,7 @@
-"""The IAM permission that each method requires on the project.
+"""The permission that each method requires, by the name that Google's clients know.
 
-The permissions `ml.*` ended with the old service, so no role is sure to include them. Vertex AI's
-permissions for training jobs mean the same, and the roles `roles/aiplatform.user` and
-`roles/aiplatform.viewer` include them; users who moved on from AI Platform have these roles. None
-of the permissions gives access to Firestore or to VMs. docs/decisions/0008-the-old-services-api.md
+The names are those of Vertex AI and of the old service, but neither Vertex AI's roles nor any other
+role on the project grants them: `trainmaster.core.intake.callers`.
 """
 
 from __future__ import annotations

@@ -19,14 +19,16 @@ EMPTY_POLICY: Final[Json] = {"etag": "ACAB"}
 def get_config(call: Call, service: Service) -> Json:
     """Return the service account of the VMs and TPU nodes.
 
-    With the project's number, if the account belongs to this project.
+    With the project's number, if the account belongs to this project and the caller may see it.
     """
     account = service.service_account
     if not account:
         return {}
     config: Json = {"serviceAccount": account, "config": {"tpuServiceAccount": account}}
     if account.endswith(f"@{call.project}.iam.gserviceaccount.com"):
-        config["serviceAccountProject"] = service.access.project_number(call.token)
+        number = service.access.project_number(call.token)
+        if number:
+            config["serviceAccountProject"] = number
     return config
 
 
@@ -60,7 +62,7 @@ def set_policy(call: Call, service: Service) -> Json:
 
 
 def test_permissions(call: Call, service: Service) -> Json:
-    """Return those of the named permissions that the caller has on the project."""
+    """Return those of the named permissions that the caller has."""
     names = parse_body(call).get("permissions")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise errors.invalid_argument("permissions", "must be a list of names of permissions")
@@ -69,7 +71,7 @@ def test_permissions(call: Call, service: Service) -> Json:
     }
     if not checked:
         return {}
-    granted = service.access.granted_permissions(call.token, sorted(set(checked.values())))
+    granted = service.access.api_permissions(call.token, sorted(set(checked.values())))
     held = [name for name, permission in checked.items() if permission in granted]
     return {"permissions": held} if held else {}
 

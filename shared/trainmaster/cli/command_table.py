@@ -11,8 +11,6 @@ from typing import Final
 
 from trainmaster.cli.lazy import LazyCommand
 
-LOCAL: Final = "local"
-
 
 class Section(StrEnum):
     """Headings of the help."""
@@ -60,7 +58,8 @@ _TOP: Final = LazyCommand(
 )
 _ADVISE: Final = LazyCommand(
     "Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and"
-    " restarts."
+    " restarts.",
+    is_local=True,
 )
 _COST: Final = LazyCommand(
     "Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."
@@ -78,11 +77,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand]]] = {
             "Print the job file that a manifest of Kubeflow or JobSet, or a task of SkyPilot or"
             " dstack, means. `submit` converts manifests itself."
         ),
-        LOCAL: LazyCommand(
+        "local": LazyCommand(
             "Run the whole system on this machine: the real functions and programs, on Google's"
             " emulators.",
-            module="local.commands",
+            module="commands",
             attribute="app",
+            is_local=True,
         ),
     },
     Section.WATCH: {
@@ -113,7 +113,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand]]] = {
         "ledger": _LEDGER,
         "simulate": LazyCommand(
             "Forecast a job under preemptions: how it ends, how long it takes, how much work is"
-            " lost."
+            " lost.",
+            is_local=True,
         ),
     },
     Section.CHOOSE: {

@@ -41,7 +41,11 @@ def console(
     own_name: Annotated[
         bool,
         typer.Option(
-            help="Serve under a name that is known to your browser only. Safari does not find it."
+            help=(
+                "Serve under a name that is known to your browser only. Safari does not find it."
+                " Without it, your browser hands the session to every server on 127.0.0.1, also to"
+                " those of other users of this machine."
+            )
         ),
     ] = True,
 ) -> None:

@@ -16,13 +16,14 @@ from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_result
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.label_rules import is_legal_job_label
+from trainmaster.core.model.owner import owner
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.reporting.history import read_history
-from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.job_cost import JobCost
 from trainmaster.cost.report import CostSources, cost_report
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Store
+from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.job_view import timestamp
 
@@ -119,7 +120,8 @@ def _add(job: Job, store: Store, total: Sum) -> None:
         history = read_history(entries)
         report = None
         if history:
-            report = cost_report(history, entries, datetime.now(UTC), CostSources(price_list))
+            sources = CostSources(price_list, None, lambda job: machine_set_of(job, store))
+            report = cost_report(history, entries, datetime.now(UTC), sources)
         if report:
             total.paid_s += report.goodput.paid_s
         if report and isinstance(report.cost, JobCost):

@@ -62,6 +62,12 @@ def parse_list(text: str) -> list[str]:
     return [part for part in text.split(delimiter) if part]
 
 
+def _parse_time(text: str) -> str:
+    """Return a time in minutes or hours in seconds, as job files have it: `15m` is `900s`."""
+    unit = {"m": 60, "h": 3600}.get(text[-1:])
+    return f"{int(text[:-1]) * unit}s" if unit and text[:-1].isdecimal() else text
+
+
 def _parse_pairs(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in parse_list(text)]
     if not all(equals and name.strip() for name, equals, _ in pairs):
@@ -220,6 +226,14 @@ FLAGS: Final[Mapping[str, Flag]] = {
         "trainingInput.scheduling.maxRunningTime",
         "jobSpec.scheduling.timeout",
         _PLACE,
+    ),
+    "keep": Flag(
+        "Take machines that an earlier job has kept, and keep this job's after its end: 15m.",
+        "TIME",
+        "trainmaster.keepMachines",
+        "trainmaster.keepMachines",
+        _PLACE,
+        parse=_parse_time,
     ),
     "kms_key": Flag(
         "Cloud KMS key of the boot disks: its full name, or with the options below.",

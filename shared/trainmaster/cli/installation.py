@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from trainmaster.cli.local_distribution import running_stack
 from trainmaster.cli.output import complain
 from trainmaster.errors import PermanentError
 from trainmaster.wiring.installation import INSTALLATION, PROJECT, known_variables, remembered
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "TRAINMASTER_"
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
-"""Set by a local stack. Its definition is in a package that only the extra `local` installs."""
-LOCAL_EXTRA_MISSING: Final = (
-    "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force"
-    " '.[local]'"
-)
+"""Set by a local stack. Its definition is in the other distribution."""
 
 
 def require_package(name: str, extra: str) -> None:
@@ -100,15 +97,7 @@ def _local_stack_environment() -> dict[str, str]:
     Raises PermanentError if there is none, or if only the working directory names it while another
     installation is remembered.
     """
-    try:
-        from trainmaster_emulators.process import state
-        from trainmaster_emulators.stack import client_configuration, stack
-    except ModuleNotFoundError:
-        raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    state_dir = state.find_state_dir(None)
-    if remembered() and not state.is_named_by_user(state_dir):
-        raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
-    return client_configuration.environment(state_dir, stack.find(state_dir))
+    return running_stack().environment(must_be_named=bool(remembered()))
 
 
 def open_store() -> Store:

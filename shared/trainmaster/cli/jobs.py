@@ -34,12 +34,13 @@ from trainmaster.cli.output import (
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.label_rules import is_legal_job_label
+from trainmaster.core.model.owner import owner
 from trainmaster.core.reporting.history import read_history
-from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
+from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
 from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, with_failing
 from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
@@ -399,7 +400,9 @@ def read_report(entries: Sequence[LedgerEntry]) -> CostReport | None:
     from trainmaster.wiring.prices import checkpoint_times
 
     history = read_history(entries)
-    sources = CostSources(price_list, checkpoint_times())
+    sources = CostSources(
+        price_list, checkpoint_times(), lambda job: machine_set_of(job, open_store())
+    )
     return cost_report(history, entries, datetime.now(UTC), sources) if history else None
 
 

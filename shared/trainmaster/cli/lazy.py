@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from trainmaster.cli.local_distribution import PACKAGE, import_local
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
@@ -22,16 +24,22 @@ class LazyCommand:
     summary: str
     """The first paragraph of its help, for lists."""
     module: str = ""
-    """Its module in `trainmaster.cli`; empty: the module with the command's name."""
+    """Its module in the package; empty: the module with the command's name."""
     attribute: str = ""
     """Its name in the module; empty: the command's name."""
     reads_as_gcloud: bool = False
     """Whether it has gcloud's options, and arguments of a program after `--`."""
+    is_local: bool = False
+    """Whether it is a command of the distribution `trainmaster-local`."""
 
     def load(self, name: str) -> Any:
-        """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
+        """Return the command. Raises PermanentError if its distribution is not installed."""
         own_name = name.replace("-", "_")
-        module = import_module(f"trainmaster.cli.{self.module or own_name}")
+        module_name = self.module or own_name
+        if self.is_local:
+            module = import_local(f"{PACKAGE}.cli.{module_name}")
+        else:
+            module = import_module(f"trainmaster.cli.{module_name}")
         value = getattr(module, self.attribute or own_name)
         app = value if isinstance(value, typer.Typer) else typer.Typer(add_completion=False)
         # rich, which draws frames around help texts, takes half a second to import.

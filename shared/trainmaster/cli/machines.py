@@ -41,9 +41,24 @@ def machines(
         list[str] | None,
         typer.Option(help="Region; may be repeated. Default: those of the installation."),
     ] = None,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Show the machines that jobs keep for a next job.")
+    ] = False,
+    release: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="Delete the machines that this job keeps."),
+    ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List machine types, GPUs and TPUs with their list prices, and the zones that have them."""
+    if release or kept:
+        from trainmaster.cli.kept_machines import release_kept, show_kept
+
+        if release:
+            release_kept(release)
+        if kept:
+            show_kept(form)
+        return
     rows = [
         row for row in _rows() if name.lower() in f"{row['machine']} {row['accelerators']}".lower()
     ]

@@ -11,12 +11,12 @@ Exit status:
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
-from trainmaster.cli.command_table import COMMANDS, HABITS, LOCAL, SECTIONS
-from trainmaster.cli.installation import LOCAL_EXTRA_MISSING, settings_problems
+from trainmaster.cli.command_table import COMMANDS, HABITS, SECTIONS
+from trainmaster.cli.installation import settings_problems
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.output import complain, say
 from trainmaster.errors import PermanentError, TemporaryError
@@ -25,19 +25,11 @@ INTERRUPTED: Final = 130
 
 
 class Commands(LazyGroup):
-    """All commands. `local` needs the extra `local`."""
+    """All commands."""
 
     lazy = COMMANDS
     sections = SECTIONS
     habits = HABITS
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        try:
-            return super().get_command(ctx, cmd_name)
-        except ModuleNotFoundError:
-            if cmd_name != LOCAL:
-                raise
-            raise PermanentError(LOCAL_EXTRA_MISSING) from None
 
 
 app = typer.Typer(

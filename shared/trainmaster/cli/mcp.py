@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from inspect import signature
 from pathlib import Path
 from threading import Lock
@@ -31,6 +32,7 @@ from trainmaster.cli.installation import open_store, require_package
 from trainmaster.client.client import Client
 from trainmaster.client.job import Job as CreatedJob
 from trainmaster.core.model.job import Job, Label, public_id
+from trainmaster.core.model.money import ZERO, Money
 from trainmaster.core.model.plan import Cap, Dialect
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
@@ -72,7 +74,6 @@ LATE_S: Final = 65.0
 Source: the timeout of `api` in infra/functions.tf.
 """
 JOBS_MAX: Final = 1_000_000
-ROUNDING: Final = 1e-6
 _BUDGET: Final = re.compile(r"([a-z0-9_-]{1,63}):([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
 
 Text = Annotated[
@@ -113,13 +114,13 @@ class Budget:
     """
 
     name: str
-    limit: Cap
+    limit: Money
     only: JobFilter
     client: Client
     store: Store
     sleep: Callable[[float], None] = time.sleep
     _lock: Lock = field(default_factory=Lock)
-    _costs: dict[str, float] = field(default_factory=dict)
+    _costs: dict[str, Decimal] = field(default_factory=dict)
     """Of jobs that have ended, by id: a cost takes one read for each decision about the job."""
 
     def submit(self, document: Mapping[str, Any], region: str | None) -> CreatedJob:
@@ -131,9 +132,9 @@ class Budget:
         labelled = with_field(document, ("labels",), {LABEL: self.name})
         with self._lock:
             before = self.jobs()
-            if sum(map(self._amount, before)) + cap > self.limit.amount + ROUNDING:
+            if sum(map(self._amount, before)) + cap > self.limit.amount:
                 raise PermanentError(
-                    f"trainmaster.maxCost: {cap:g} is too much: {self.words(before)}"
+                    f"trainmaster.maxCost: {float(cap):g} is too much: {self.words(before)}"
                 )
             try:
                 created = self.client.submit(labelled, region)
@@ -178,7 +179,7 @@ class Budget:
         jobs = self.jobs()
         known_ids = {job.job_id for job in before}
         known_amounts = [self._amount(job) for job in jobs if job.job_id in known_ids]
-        left = self.limit.amount + ROUNDING - sum(known_amounts)
+        left = self.limit.amount - sum(known_amounts)
         for job in jobs:
             if job.job_id in known_ids:
                 continue
@@ -187,7 +188,7 @@ class Budget:
             else:
                 left -= self._amount(job)
 
-    def _amount(self, job: Job) -> float:
+    def _amount(self, job: Job) -> Decimal:
         """Return the job's cap, or what it has cost, which is not known of tuning jobs."""
         if job.job_id in self._costs:
             return self._costs[job.job_id]
@@ -201,13 +202,13 @@ class Budget:
         self._costs[job.job_id] = amount
         return amount
 
-    def _cap(self, cap: Cap | None, what: str) -> float:
-        if cap is None or cap.currency != self.limit.currency:
+    def _cap(self, cap: Cap | None, what: str) -> Decimal:
+        if cap is None or cap.limit.currency != self.limit.currency:
             rule = f"{what} must have one in {self.limit.currency}, because of the budget"
             raise PermanentError(
                 f"trainmaster.maxCost: {rule}. Example: maxCost: 5 {self.limit.currency}"
             )
-        return cap.amount
+        return cap.limit.amount
 
 
 def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unknown) -> Budget:
@@ -216,7 +217,7 @@ def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unk
     Raises PermanentError, also for another currency than that of the prices.
     """
     match = _BUDGET.fullmatch(text)
-    amount = float(match[2]) if match else 0.0
+    amount = Decimal(match[2]) if match else ZERO
     if match is None or amount == 0:
         rule = "must be a label (a-z, 0-9, _ and -), an amount above 0 and a currency"
         raise PermanentError(f"--budget: {rule}, not {text!r}. Example: --budget agents:20USD")
@@ -227,7 +228,7 @@ def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unk
             f"--budget: must be in {prices.currency}, as the list prices are, not in {currency}"
         )
     only = JobFilter(labels=(Label(LABEL, name),))
-    return Budget(name, Cap(amount, currency), only, client, store)
+    return Budget(name, Money(amount, currency), only, client, store)
 
 
 def address_of(job: Job) -> str:

@@ -26,14 +26,16 @@ from trainmaster.cli.init import API_ADDRESS
 from trainmaster.cli.installation import choose_installation, user_name
 from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, print_json, print_result, say
+from trainmaster.cli.schedule_runs import check_job_ids, describe_run, submission_of
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
-from trainmaster.core.intake.job_id_template import is_template
+from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
+from trainmaster.flows.submit import FORBIDDEN, OVERLAP
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.google_resources import EMAIL
 from trainmaster.jobspec.job_document import job_id_of, with_id_from_file, with_time_in_job_id
@@ -105,6 +107,16 @@ def create(
             ),
         ),
     ] = False,
+    no_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--no-overlap",
+            help=(
+                "Leave a run out while the job of an earlier run has not ended. Not with"
+                " --submit-as."
+            ),
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it."),
@@ -129,15 +141,24 @@ def create(
         raise PermanentError(
             f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin"
         )
+    if no_overlap and submit_as is not None:
+        raise PermanentError(
+            "--no-overlap: the API does not know the earlier runs of a schedule. Leave --submit-as"
+            " out, or set a maxRunningTime that is shorter than the time between two runs"
+        )
     project = settings().project
     document = read_template(job_file, is_published=submit_as is None)
+    check_job_ids(job_id_of(document) or "", cron, time_zone, datetime.now(UTC))
     if not follow_packages:
         document = with_stored_packages(document)
     data = json.dumps(document).encode()
     if submit_as and api:
         target = api_call(project, api, submit_as, data)
     else:
-        target = publication(project, f"schedule:{name}/{user_name()}", own(topics.SUBMIT), data)
+        attributes = {"source": f"schedule:{name}/{user_name()}"}
+        if no_overlap:
+            attributes[OVERLAP] = FORBIDDEN
+        target = publication(project, attributes, own(topics.SUBMIT), data)
     body = scheduler_job(_parent(location), _own_name(name), cron, time_zone, target)
     if dry_run:
         print_json(body)
@@ -155,7 +176,11 @@ def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = For
     beginning = f"/jobs/{own_prefix}"
     parent = _parent(location)
     with closing(_scheduler()) as scheduler:
-        schedules = [job for job in scheduler.list_jobs(parent) if beginning in job["name"]]
+        schedules = [
+            {**job, "result": _result(job)}
+            for job in scheduler.list_jobs(parent)
+            if beginning in job["name"]
+        ]
     print_result(
         form,
         schedules,
@@ -168,7 +193,7 @@ def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = For
                 job.get("state", ""),
                 job.get("scheduleTime", "") if job.get("state") == "ENABLED" else "",
                 job.get("lastAttemptTime", ""),
-                _result(job),
+                job["result"],
             ]
             for job in schedules
         ],
@@ -176,19 +201,27 @@ def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = For
 
 
 def _result(job: dict[str, Any]) -> str:
-    """Return how the last attempt ended; empty before the first one."""
+    """Return the job of the last run, or why there is none; empty before the first one."""
     if "lastAttemptTime" not in job:
         return ""
     status = job.get("status") or {}
     if not status.get("code"):
-        return "ok"
+        from trainmaster.wiring.core_services import store
+
+        return describe_run(job, datetime.fromisoformat(job["lastAttemptTime"]), store())
     return f"error {status['code']}: {status.get('message', '')}".rstrip(": ")
 
 
 @app.command()
 def run(name: Name, location: Location = DEFAULT_REGION) -> None:
     """Submit the job file now, once. The schedule does not change."""
-    _act("run", name, location, "started")
+    choose_installation()
+    path = f"{_parent(location)}/jobs/{_own_name(name)}"
+    with closing(_scheduler()) as scheduler:
+        schedule = scheduler.get(path)
+        _refuse_used_id(schedule)
+        scheduler.act("run", path)
+    say(f"{name}: started. `trainmaster schedule list` shows its job")
 
 
 @app.command()
@@ -209,14 +242,27 @@ def delete(name: Name, location: Location = DEFAULT_REGION) -> None:
     _act("delete", name, location, "deleted")
 
 
-def _act(
-    verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str
-) -> None:
+def _act(verb: Literal["pause", "resume", "delete"], name: str, location: str, done: str) -> None:
     choose_installation()
     path = f"{_parent(location)}/jobs/{_own_name(name)}"
     with closing(_scheduler()) as scheduler:
         scheduler.act(verb, path)
     say(f"{name}: {done}")
+
+
+def _refuse_used_id(schedule: dict[str, Any]) -> None:
+    """Raise PermanentError if a run that starts now would have the id of an earlier job."""
+    from trainmaster.wiring.core_services import store
+
+    submission = submission_of(schedule)
+    job_id = at_time(submission.template, datetime.now(UTC)) if submission else ""
+    loaded = store().load(job_id) if job_id else None
+    if loaded is not None:
+        raise PermanentError(
+            f"a run now would make no job: {job_id} was created at"
+            f" {loaded.state.job.created_at:%Y-%m-%d %H:%M:%S}, and ids are never used again. Its"
+            " jobId contains the time: wait until that changes"
+        )
 
 
 def _scheduler() -> CloudScheduler:

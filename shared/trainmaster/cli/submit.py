@@ -30,6 +30,7 @@ from trainmaster.cli.installation import (
 )
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
+from trainmaster.cli.staged_objects import StagedObjects
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
@@ -49,7 +50,6 @@ from trainmaster.jobspec.job_document import (
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
 from trainmaster.jobspec.reading.foreign_files import TITLES
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
@@ -109,7 +109,7 @@ def submit(
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
     document = with_default_region(document, region)
-    staged = MemoryObjects() if check else None
+    staged = StagedObjects() if check else None
     findings: list[ProgramFinding] = []
     if package_path or packages:
         findings = check_package(document, package_path) if package_path else []
@@ -245,7 +245,7 @@ def _refuse_wrong_module(
     from trainmaster.cli.doctor.findings import Status
     from trainmaster.cli.doctor.program_checks import check_modules
 
-    staged = MemoryObjects()
+    staged = StagedObjects()
     with_packages = _stage_packages(document, package_path, packages, staging_bucket, staged)
     try:
         plan = accept(with_packages, default_job_id=None).plan
@@ -345,10 +345,13 @@ def _stage_packages(
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
-    uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
+    local = parse_list(packages or "")
+    uris = package_staging.stage(
+        local, package_path, folder, target, lambda text: complain(f"each VM gets {text}")
+    )
     if package_path and not (package_path.resolve().parent / "setup.py").is_file():
         modules = package_staging.list_modules(package_path)
-        complain(f"each VM gets the package {package_path}: {modules.describe()}")
+        complain(f"the package {package_path} has {modules.describe()}")
     return with_field(document, ("trainingInput", "packageUris"), uris)
 
 

@@ -14,12 +14,12 @@ from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.output import complain, fitted_table, literal_text, replica_state_word
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import state_word
+from trainmaster.core.model.money import Money
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.failing import failing_of
 from trainmaster.presentation.ml_units import usage
-from trainmaster.presentation.price import Price
 from trainmaster.presentation.progress import Progress, read_progress
 from trainmaster.presentation.quiet import Quiet, read_quiet
 from trainmaster.settings import settings
@@ -153,7 +153,7 @@ def _trial_words(trial: Trial) -> str:
 
 
 def job_table(
-    state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = ""
+    state: State, now: datetime, ml_unit_price: Money | None = None, progress: str = ""
 ) -> Group:
     """Return a table of the replicas or trials, below the job's state, age, usage and progress."""
     from rich.console import Group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from trainmaster.jobspec.job_document import (
 )
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.wiring.folder_checks import check_folder, refuse_folder, with_chosen_runtime
-from trainmaster.wiring.folders import with_folder
+from trainmaster.wiring.folders import list_folder_files, with_folder
 from trainmaster.wiring.objects import objects
 
 
@@ -30,6 +31,8 @@ def job_of_folder(
 ) -> dict[str, Any]:
     """Return the job that runs the command in a copy of the folder, which is in the bucket then.
 
+    Writes to standard error how many files and bytes that are.
+
     `job`: None: one machine, with the folder's name as its job id. Raises InvalidJobError and
     PermanentError.
     """
@@ -37,7 +40,10 @@ def job_of_folder(
     document = with_default_region(_read(named, region), region)
     document, _ = with_chosen_runtime(document, folder, command)
     refuse_folder(check_folder(document, folder, command))
-    return with_folder(document, folder, bucket, objects(), command)
+    document = with_folder(document, folder, bucket, objects(), command)
+    # Every program of the installation can read the upload, so its user sees what is in it.
+    sys.stderr.write(f"each VM gets a copy of {folder}: {list_folder_files(folder).describe()}\n")
+    return document
 
 
 def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:

@@ -15,18 +15,22 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from trainmaster.errors import PermanentError
 from trainmaster.packaging.archives import wheel, wheel_name
-from trainmaster.packaging.folder_files import FolderFiles, choose_files
+from trainmaster.packaging.folder_files import KIB, FolderFiles, choose_files
 from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
 
@@ -104,13 +108,33 @@ def folder_for(
     )
 
 
+def describe_archive(name: str, content: bytes) -> str:
+    """Return `trainer-1.0.tar.gz, 12 files, 30.5 KiB`; for other files than archives, the size."""
+    file = io.BytesIO(content)
+    try:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                sizes = [entry.file_size for entry in archive.infolist() if not entry.is_dir()]
+        else:
+            with tarfile.open(fileobj=io.BytesIO(content)) as sdist:
+                sizes = [member.size for member in sdist.getmembers() if not member.isdir()]
+    except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile):
+        return f"{name}, {len(content) / KIB:,.1f} KiB"
+    noun = "file" if len(sizes) == 1 else "files"
+    return f"{name}, {len(sizes)} {noun}, {sum(sizes) / KIB:,.1f} KiB"
+
+
 def stage(
-    packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects
+    packages: Sequence[str],
+    package_path: Path | None,
+    folder: str,
+    objects: Objects,
+    say: Callable[[str], object] = lambda _: None,
 ) -> list[str]:
     """Upload the local packages, and return the URIs of all in the order of their installation.
 
     The URIs of uploaded packages have their hash. The order is: packages that are in Cloud
-    Storage, local files, the package at `package_path`.
+    Storage, local files, the package at `package_path`. `say` is called with what each one has.
     """
     remote = [package for package in packages if package.startswith(GS)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -131,6 +155,7 @@ def stage(
         staged = []
         for name, content in zip(names, contents, strict=True):
             uri = f"{folder}/{digest}/{name}"
+            say(describe_archive(name, content))
             staged.append(upload_package(uri, content, "application/gzip", objects))
     return [*remote, *staged]
 

@@ -19,7 +19,7 @@ LABEL_WIDTH: Final = 110.0
 ROW_HEIGHT: Final = 30.0
 LOST: Final = "lost work"
 MAYBE_LOST: Final = "perhaps lost"
-ORDER: Final = (Phase.RUNNING, Phase.SETTING_UP, Phase.RESTARTING, Phase.HELD)
+ORDER: Final = (Phase.RUNNING, Phase.SETTING_UP, Phase.RESTARTING, Phase.HELD, Phase.KEPT)
 """The phases of `PAID`, in the order of the bar's parts."""
 
 

@@ -48,6 +48,9 @@ POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200
 """Rows of trials, the first in the chosen order, unless the user asks for all."""
 
+SERVED: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""Type of the files that pages use. Others, such as licences, are for readers of the sources."""
+
 routes = Blueprint("console", __name__)
 
 
@@ -62,9 +65,9 @@ def _job_filters() -> Filters:
 @routes.get(f"{ASSETS}/<path:name>")
 def static_file(name: str) -> Response:
     path = (STATIC / name).resolve()
-    if not path.is_relative_to(STATIC) or not path.is_file():
+    kind = SERVED.get(path.suffix)
+    if kind is None or not path.is_relative_to(STATIC) or not path.is_file():
         raise NotFoundError(f"there is no file {name}")
-    kind = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}[path.suffix]
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}
     return Response(path.read_bytes(), headers=headers, content_type=f"{kind}; charset=utf-8")
 

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from trainmaster.core.actions import (
     AcceptJob,
-    Action,
+    BeginPreparing,
     ContinueProvisioning,
     Ignore,
     JobAction,
@@ -24,8 +24,10 @@ from trainmaster.core.actions import (
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import recall
+from trainmaster.core.rules.kept_machines import keeps_machines
 from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
 from trainmaster.core.transitions.job_actions import accept_job, change_job
+from trainmaster.core.transitions.kept_machines import ended_set
 from trainmaster.core.transitions.replica_actions import change_replica
 from trainmaster.core.transitions.trial_actions import change_trial
 
@@ -56,13 +58,20 @@ def store(state: State, change: Change) -> State:
     replicas = tuple(
         replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt
     )
-    return replace(state, job=job, replicas=replicas)
+    return replace(
+        state, job=job, replicas=replicas, machine_set=change.machines or state.machine_set
+    )
 
 
-def changes_whole_attempt(job: Job, action: Action) -> bool:
-    """Whether the action changes all replicas, so that `evolve` needs the whole attempt: a rerun or
-    another zone.
+def changes_whole_attempt(job: Job, decision: Decision) -> bool:
+    """Whether the decision concerns all replicas, so that `evolve` needs the whole attempt: a
+    rerun, another zone, or an end after which machines are kept.
     """
+    action = decision.action
+    if keeps_machines(job, decision):
+        return True
+    if isinstance(action, BeginPreparing):
+        return action.taken is not None
     if isinstance(action, ContinueProvisioning):
         return action.zone_index != job.placement.zone_index
     return isinstance(action, RerunJob)
@@ -77,10 +86,20 @@ def _change(state: State | None, decision: Decision, now: datetime) -> Change:
     if isinstance(action, Ignore):
         return Change()
     if isinstance(action, JobAction):
-        return change_job(state, action, now)
+        return _with_machines(state, change_job(state, action, now), decision, now)
     if isinstance(action, ReplicaAction):
         return change_replica(state, action, now)
     return change_trial(state, action)
+
+
+def _with_machines(state: State, change: Change, decision: Decision, now: datetime) -> Change:
+    """Add what becomes of the machine set, if its holder ends."""
+    ended = change.job
+    has_ended = ended is not None and ended.state.is_terminal and not state.job.state.is_terminal
+    if ended is None or not has_ended or ended.machines is None:
+        return change
+    keeps = keeps_machines(state.job, decision)
+    return replace(change, machines=ended_set(state, ended, now, keeps=keeps))
 
 
 def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:

@@ -9,6 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+CHAIN_S: Final = 24 * 3600
+"""Added to the time limit of VMs that may be kept for other jobs.
+
+Compute Engine changes the time limit of no running VM. So no chain of jobs gets longer than this.
+"""
+
 # Rule 4: lost VMs
 
 STARTUP_TIMEOUT_S: Final = 20 * 60
@@ -16,6 +22,11 @@ STARTUP_TIMEOUT_S: Final = 20 * 60
 ready: a minute for the boot, several for packages, the largest of which are gigabytes. An agent
 that cannot set up reports that itself; this timeout is for an agent that reports nothing: a fresh
 heartbeat suspends it.
+"""
+
+TAKE_TIMEOUT_S: Final = 3 * 60
+"""The same for a VM that a job has taken over from another one: it has booted, and its agent has
+written a heartbeat a moment before.
 """
 
 SETUP_MAX_S: Final = 3 * 3600

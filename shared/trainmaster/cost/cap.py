@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from itertools import groupby, takewhile
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from trainmaster.core.events import AllReady, VmsNotCreated
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.money import ZERO, at_most
 from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
@@ -55,9 +57,9 @@ def with_rates(
         return priced
     rates, per_hour, least_per_hour = priced
     cap = replace(plan.limits.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=rates)
-    if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
+    if replace(cap, limit=cap.limit.share(trials)).is_reached(ZERO, COST_SAVE_S):
         end_s = COST_RESERVE_S + COST_SAVE_S
-        end = f"{cap.per_hour * end_s / 3600:.2f} {cap.currency}"
+        end = f"{cap.per_hour * end_s / 3600:.2f} {cap.limit.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
         return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
     return replace(plan, limits=replace(plan.limits, cap=cap))
@@ -67,7 +69,7 @@ def _usable(prices: PriceList | Unknown, cap: Cap, now: datetime) -> PriceList |
     """Return the prices; Unknown: they cannot limit the cost of a job with this cap."""
     if isinstance(prices, Unknown):
         return prices
-    if prices.currency != cap.currency:
+    if prices.currency != cap.limit.currency:
         return Unknown(f"the list prices are in {prices.currency}")
     if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
         return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
@@ -91,15 +93,15 @@ def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
     return replace(plan, limits=limits)
 
 
-def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
+def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], Decimal, Decimal] | Unknown:
     """Return the rates, and the most and the least that all machines cost per hour."""
     rates: list[Rate] = []
-    per_hour = 0.0
-    least_per_hour = inf
+    per_hour = ZERO
+    least_per_hour: Decimal | None = None
     for candidate in range(max(len(plan.where.candidates), 1)):
         placed = plan.at(candidate)
-        most_here = 0.0
-        least_here = 0.0
+        most_here = ZERO
+        least_here = ZERO
         for group in placed.groups:
             rates_of_role = _rates_of_role(placed, group, candidate, prices)
             if isinstance(rates_of_role, Unknown):
@@ -109,8 +111,8 @@ def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, floa
             most_here += max(hourly) * group.count
             least_here += min(hourly) * group.count
         per_hour = max(per_hour, most_here)
-        least_per_hour = min(least_per_hour, least_here)
-    return tuple(rates), per_hour, least_per_hour
+        least_per_hour = min(least_per_hour or least_here, least_here)
+    return tuple(rates), per_hour, least_per_hour or ZERO
 
 
 def _rates_of_role(
@@ -122,25 +124,25 @@ def _rates_of_role(
         hourly = machine_price(placed, group, prices, at=price)
         if isinstance(hourly, Unknown):
             return hourly
-        per_hour = float(hourly) * group.hosts
+        per_hour = at_most(hourly * group.hosts)
         rates.append(Rate(candidate, group.task_type, price.kind, per_hour))
     return rates
 
 
-def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
+def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> Decimal:
     """Return the most that the job has cost, in the currency of the cap.
 
     `entries`: its whole ledger.
     """
     history = read_history(entries)
     if history is None:
-        return 0.0
+        return ZERO
     rates = {(rate.candidate, rate.task_type, rate.bought): rate.per_hour for rate in cap.rates}
     refused = _refusals(entries)
     rounds_begun = [
         entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round
     ]
-    spent = 0.0
+    spent = ZERO
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
         if not spans:
@@ -152,8 +154,8 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
         # A job without alternatives has the same rates in all zones.
         candidate = last.candidate if history.state.job.plan.where.options else 0
         per_hour = rates[candidate, last.replica_id.task_type, last.price.kind]
-        spent += per_hour * charged_s / 3600
-    return spent
+        spent += per_hour * Decimal(str(charged_s)) / 3600
+    return at_most(spent)
 
 
 def _charged_s(

@@ -97,7 +97,7 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
 
     reads = 2 * (len(entries) + unrecorded)
     reads += counting
-    reads += 4 * len(with_effects)
+    reads += 3 * len(with_effects)
     reads += deliveries * (size + 5)
     reads += round(READS_PER_SWEEP * minutes)
 

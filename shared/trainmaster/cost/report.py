@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.reporting.goodput import Goodput, goodput_of
 from trainmaster.core.reporting.history import History
 from trainmaster.core.reporting.lost_work import Loss, losses
-from trainmaster.core.reporting.phases import Span, replica_spans
+from trainmaster.core.reporting.phases import Span, kept_spans, replica_spans
 from trainmaster.cost.checkpoint_times import CheckpointTimes, Listing
 from trainmaster.cost.job_cost import JobCost, job_cost
 from trainmaster.cost.operations import Operations, operations
@@ -30,6 +32,8 @@ class CostSources:
     prices: Prices = lambda: Unknown("no price list is configured here")
     checkpoint_times: CheckpointTimes | None = None
     """None: directories of jobs are not listed."""
+    machine_set: Callable[[Job], MachineSet | None] = lambda _: None
+    """Reads the machine set of a job that has one: for how long its machines were kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,13 @@ def cost_report(
         listing = sources.checkpoint_times.listing(job, now)
     written = listing.written_objects if isinstance(listing, Listing) else None
     prices = sources.prices()
+    machines = sources.machine_set(job) if job.machines else None
+    charged = (*spans, *(kept_spans(history, machines) if machines else ()))
     return CostReport(
         goodput=goodput_of(job, spans, now, written),
-        cost=prices if isinstance(prices, Unknown) else job_cost(job, spans, prices, now, written),
+        cost=(
+            prices if isinstance(prices, Unknown) else job_cost(job, charged, prices, now, written)
+        ),
         operations=operations(job, entries, now),
         losses=lost,
         listing=listing,

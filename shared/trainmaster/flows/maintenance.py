@@ -43,10 +43,11 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
     if not event.matters:
         _log.info("%s of %s: not relevant", event.method, vm.name)
         return
-    job_id = deps.store.job_of_vm(vm.name)
-    if job_id is None:
+    owner = deps.store.owner_of_vm(vm.name)
+    if owner is None:
         _log.info("%s of %s: not a VM of a job", event.method, vm.name)
         return
+    job_id = owner.job_id
     subject = _incarnation_on(job_id, event, deps.store)
     if event.loss is None or subject is None:
         _log.info(

@@ -50,7 +50,7 @@ def handle(
         case OrphanSearch():
             vm_check.handle(fleet_deps, deps)
         case AdmissionPass():
-            admission.admit_all(deps, message_id, published_at)
+            admission.admit_all(fleet_deps, deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
 

@@ -13,6 +13,8 @@ import json
 from datetime import datetime, timedelta
 from typing import Final
 
+from trainmaster.core.intake.job_id_template import is_template
+from trainmaster.core.model.job import Job
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -26,7 +28,7 @@ from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.job_document import job_id_of, read_document, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Incidents, Rejection
+from trainmaster.ports import Incidents, JobQueries, Rejection
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -47,17 +49,30 @@ PROBLEM_CHARS_KEPT: Final = 2000
 """What is stored of a refusal: a document in Firestore has at most 1 MiB, and a job file may have
 10,000 problems.
 """
+OVERLAP: Final = "overlap"
+"""Attribute of a message; with the value `FORBIDDEN`, no job is created while another one of the
+same source has not ended.
+"""
+FORBIDDEN: Final = "forbidden"
+_REDELIVERY: Final = timedelta(seconds=10)
+"""A job that is older than its message by more than this, whatever the clocks, is another run's."""
 MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
 
 def handle(
-    data: bytes, source: str | None, deps: CreationDeps, published_at: datetime | None = None
+    data: bytes,
+    source: str | None,
+    deps: CreationDeps,
+    published_at: datetime | None = None,
+    *,
+    may_overlap: bool = True,
 ) -> None:
     """Create the job of the document `data`.
 
     `source` identifies the submission: an object and its generation. A direct message has none and
-    is identified by its content. `published_at` is the time of the message. Raises PermanentError,
+    is identified by its content. `published_at` is the time of the message. `may_overlap`: whether
+    the job is created although another one of this source has not ended. Raises PermanentError,
     after recording the rejection, if the document is not a valid job, its id was used, or it
     exceeds the limits.
     """
@@ -69,9 +84,15 @@ def handle(
     try:
         document = read_document(data, MESSAGE_SOURCE)
         job_id = job_id_of(document)  # for the rejection, if the next line refuses the template
+        has_time = is_template(job_id or "")
         document = with_time_in_job_id(document, published_at)
         job_id = job_id_of(document)
-        create_job(
+        running = None if may_overlap else _find_live(submission, job_id, deps.store)
+        if running:
+            problem = f"{job_id} is left out: {running} of the same schedule has not ended"
+            _reject(submission, job_id, [problem], now, deps.store)
+            return
+        job = create_job(
             document,
             submission,
             now,
@@ -84,6 +105,26 @@ def handle(
         raise _reject(submission, job_id, [JOB_EXISTS], now, deps.store) from None
     except OverLimitError as over_limit:
         raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
+    is_new = job.created_at == now
+    if has_time and not is_new and _is_older(job, published_at):
+        problem = (
+            f"Field: job.job_id Error: {job_id} is the job of an earlier message: a finer time,"
+            " such as {time:%Y%m%d_%H%M%S}, gives each message a job of its own"
+        )
+        raise _reject(submission, job_id, [problem], now, deps.store)
+
+
+def _is_older(job: Job, published_at: datetime | None) -> bool:
+    """Whether the job existed before the message, so that the message is no redelivery."""
+    return published_at is not None and published_at - job.created_at > _REDELIVERY
+
+
+def _find_live(submission: str, job_id: str | None, store: JobQueries) -> str | None:
+    """Return the id of another job of this submission that has not ended; None: there is none."""
+    live = store.live_jobs().jobs
+    return next(
+        (job.job_id for job in live if job.submission == submission and job.job_id != job_id), None
+    )
 
 
 def _authorize(
@@ -118,4 +159,7 @@ def _reject(
 
 
 def on_message(message: Message, deps: CreationDeps) -> None:
-    handle(message.data, message.attributes.get("source"), deps, message.published_at)
+    attributes = message.attributes
+    may_overlap = attributes.get(OVERLAP) != FORBIDDEN
+    source = attributes.get("source")
+    handle(message.data, source, deps, message.published_at, may_overlap=may_overlap)

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainmaster.core.actions import SetLabels
+from trainmaster.core.actions import ReleaseMachines, SetLabels
 from trainmaster.core.decisions import Reason
-from trainmaster.core.events import CancelRequested, DeleteRequested, LabelsChanged
+from trainmaster.core.events import (
+    CancelRequested,
+    DeleteRequested,
+    LabelsChanged,
+    MachinesReleased,
+)
 from trainmaster.core.model.job import Label
+from trainmaster.core.model.machine_set import ReleaseCause
 from trainmaster.flows.commit.record import Deps, record
 
 
@@ -30,6 +36,19 @@ def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str) -> bool:
     """
     recorded = record(DeleteRequested(job_id, request_key, deps.clock(), by), deps)
     return recorded.entry.decision.reason is not Reason.NOT_ENDED
+
+
+def release_machines(job_id: str, deps: Deps, *, by: str) -> bool:
+    """Delete the machines that an ended job keeps. Return False if it keeps none.
+
+    `by` names the user in the ledger.
+    """
+    loaded = deps.store.load(job_id)
+    machines = loaded.state.machine_set if loaded else None
+    if loaded is None or machines is None or not loaded.state.keeps_machines:
+        return False
+    event = MachinesReleased(job_id, machines.tenure, ReleaseCause.USER, deps.clock(), by)
+    return isinstance(record(event, deps).entry.decision.action, ReleaseMachines)
 
 
 def change_labels(

@@ -14,7 +14,7 @@ from typing import Final
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import CreateOutcome, Fleet, NotCreated, complete, reached
 
@@ -67,6 +67,9 @@ class Fleets:
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
         return self._fleet_of(vm).write_directive(vm, directive)
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        return self._fleet_of(hand_over.vm).hand_over(job, hand_over, metadata)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         return self._fleet_of(vm).last_heartbeat(vm)

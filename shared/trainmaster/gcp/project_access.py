@@ -25,6 +25,7 @@ from google.api_core import exceptions
 from google.auth import jwt
 from google.auth.exceptions import GoogleAuthError
 
+from trainmaster.core.intake.callers import callers_account, permissions_on_account
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.public_keys import INVALID
@@ -78,6 +79,18 @@ class ProjectAccess:
             self._endpoint, path, token, permissions, missing_is_denied=bool(project)
         )
 
+    def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        needed = permissions_on_account(permissions)
+        account = quote(callers_account(self._project_id))
+        granted = self._test_permissions(
+            self._accounts_endpoint,
+            f"/v1/projects/-/serviceAccounts/{account}",
+            token,
+            sorted({*needed.values()}),
+            missing_is_denied=True,
+        )
+        return frozenset(name for name, permission in needed.items() if permission in granted)
+
     def has_full_scope(self, token: str) -> bool:
         """See the port. Source: google-auth-library-nodejs, getTokenInfo, which sends the token in
         the header of a POST.
@@ -109,7 +122,10 @@ class ProjectAccess:
         """See the port. Source: `projects.get` of Cloud Resource Manager v1, which requires
         resourcemanager.projects.get.
         """
-        answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
+        try:
+            answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
+        except _ForbiddenError:
+            return ""
         number = answer.get("projectNumber")
         if not number:
             raise TemporaryError(

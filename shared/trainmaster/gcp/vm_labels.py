@@ -29,7 +29,8 @@ LABEL_ROUND: Final = "trainmaster-round"
 one.
 """
 LABEL_DIRECTIVE: Final = "trainmaster-directive"
-"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no
+"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`, with `TENURE_` before it from the
+second tenure on: listings show labels and no
 metadata. It is written after the metadata, so it may be behind, but never ahead.
 """
 DIRECTIVE_KEY: Final = "trainmaster-directive"
@@ -54,7 +55,7 @@ def labels(job: Job, create: Create) -> dict[str, str]:
     Attempt and VM generation are the current ones.
     """
     ours = {
-        job_key(): job_label(job.job_id),
+        job_key(): job_label(job.set_id),
         LABEL_TASK: create.group.task_type.value,
         LABEL_ATTEMPT: str(create.directive.attempt),
         LABEL_VM_GENERATION: str(create.vm_generation),
@@ -92,7 +93,8 @@ def labelled(
 
 
 def directive_label(directive: Directive) -> str:
-    return f"{directive.attempt}-{directive.incarnation}-{directive.action}"
+    tenure = f"{directive.tenure}_" if directive.tenure > 1 else ""
+    return f"{tenure}{directive.attempt}-{directive.incarnation}-{directive.action}"
 
 
 def directive_of(labels: Mapping[str, str]) -> Directive | None:
@@ -104,7 +106,10 @@ def directive_of(labels: Mapping[str, str]) -> Directive | None:
     """
     try:
         attempt, incarnation, action = labels.get(LABEL_DIRECTIVE, "").split("-")
-        return Directive(int(attempt), int(incarnation), DirectiveAction(action))
+        tenure, _, attempt = attempt.rpartition("_")
+        return Directive(
+            int(attempt), int(incarnation), DirectiveAction(action), tenure=int(tenure or 1)
+        )
     except ValueError:
         return None
 

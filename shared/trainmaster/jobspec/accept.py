@@ -30,7 +30,7 @@ from trainmaster.core.model.plan import (
     TaskGroup,
     Where,
 )
-from trainmaster.core.model.saving import CheckpointSignal, Saving
+from trainmaster.core.model.saving import CheckpointSignal, SavePolicy
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
@@ -43,6 +43,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     check_gang,
     resolve_cap,
     with_elastic,
+    with_kept_machines,
     with_save_on_notice,
     with_stillness,
 )
@@ -183,13 +184,13 @@ def _resolve(
     if plan.has_containers:
         check_lines(extension.env, ("trainmaster", "env"), problems)
     plan = with_elastic(plan, extension.elastic, problems)
+    is_tuning = tuning is not None
+    plan = with_kept_machines(plan, extension.keep_machines, problems, is_tuning=is_tuning)
     substitutions = (*_listed_substitutions(extension), *problems.substitutions)
     plan = replace(plan, origin=replace(plan.origin, substitutions=substitutions))
     problems.raise_if_any()
     if job_id is not None:
-        check_environment_size(
-            job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None
-        )
+        check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=is_tuning)
     resources = named_resources(spec, extension, problems)
     data = extension.placement.data if extension.placement else None
     return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources, data)
@@ -246,7 +247,7 @@ def _plan(
             gang=extension.gang,
             independent=extension.independent_replicas,
         ),
-        saving=Saving(signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM),
+        saving=SavePolicy(signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM),
         watching=Watching(
             preflight=extension.preflight or Preflight.ON,
             stall_timeout_s=stall_timeout if isinstance(stall_timeout, int) else None,

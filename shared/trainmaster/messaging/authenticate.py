@@ -5,7 +5,8 @@ another replica's. Every agent event therefore carries its VM's identity token, 
 and which no other VM can obtain:
 
     signature   made with Google's keys (`trainmaster.ports.Tokens`)
-    audience    exactly this incarnation: project, job, attempt, task, incarnation
+    audience    exactly this incarnation: project, job, attempt, task, incarnation, and the secret
+                of the job's tenure if it may take over VMs
     account     the service account of the job's VMs: the job's own, else the installation's
     VM          project, zone, name and numeric id. The name follows from the replica, the zone is
                 one of the job's, and the id is the stored one as soon as the replica has reported
@@ -40,6 +41,8 @@ from trainmaster.ports import Claims, IdentityError, Loaded, Store, Tokens
 CLOCK_SKEW_MAX: Final = timedelta(minutes=5)
 """Allowed difference between Google's clocks; much more than was ever observed."""
 
+AUDIENCE_PARTS: Final = 7
+"""Parts of an audience before the secret of a tenure."""
 IDENTITY_ATTRIBUTE: Final = "identity"
 """Attribute with the first part of the token; the others are in `identity-2`, `identity-3`, ..."""
 
@@ -78,13 +81,14 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps | Non
     if not token:
         raise IdentityError("identity: the event carries no token")
     claims = deps.tokens.claims(token)
-    _check_audience(claims, subject, deps.project)
+    _check_audience(claims, expected_audience(deps.project, subject), may_have_key=True)
     key = replica_key(subject.attempt, subject.replica_id)
     loaded = deps.store.load(subject.job_id, key)
     if loaded is None:
         raise IdentityError(f"identity: there is no job {subject.job_id}")
     job = loaded.state.job
     replica = loaded.state.find(subject.attempt, subject.replica_id)
+    _check_audience(claims, expected_audience(deps.project, subject, job))
     _check_account(claims, job.plan.access.service_account or deps.account)
     _check_time(claims, message)
     hosts_max = _most_hosts(job.plan, subject.replica_id.task_type)
@@ -147,18 +151,32 @@ def read_token(attributes: Mapping[str, str]) -> str:
         number += 1
 
 
-def expected_audience(project: str, subject: IncarnationRef) -> str:
-    """Return the audience that the agent requests its token for: docs/interfaces.md, section 2."""
+def expected_audience(project: str, subject: IncarnationRef, job: Job | None = None) -> str:
+    """Return the audience that the agent requests its token for: docs/interfaces.md, section 2.
+
+    It ends with the secret of the job's tenure, if the job may take over VMs: a program can obtain
+    a token for any audience that it can predict, also for the job that takes its VM later.
+    """
     task = f"{subject.replica_id.task_type}/{subject.replica_id.index}"
-    return f"trainmaster/{project}/{subject.job_id}/{subject.attempt}/{task}/{subject.incarnation}"
+    run = f"{subject.job_id}/{subject.attempt}/{task}/{subject.incarnation}"
+    key = f"/{job.machines.key}" if job and job.machines else ""
+    return f"trainmaster/{project}/{run}{key}"
 
 
-def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> None:
-    expected = expected_audience(project, subject)
-    if claims.audience != expected:
+def _check_audience(claims: Claims, expected: str, *, may_have_key: bool = False) -> None:
+    """`may_have_key`: the secret of the tenure is not known yet."""
+    if claims.audience == expected:
+        return
+    if not (may_have_key and claims.audience.startswith(f"{expected}/")):
         raise IdentityError(
-            f"identity: the token is for {claims.audience!r}, but the event belongs to {expected!r}"
+            f"identity: the token is for {claims.audience!r}, but the event belongs to"
+            f" {without_key(expected)!r}"
         )
+
+
+def without_key(audience: str) -> str:
+    """Return an audience as it may be shown: without the secret of the tenure."""
+    return "/".join(audience.split("/")[:AUDIENCE_PARTS])
 
 
 def _check_account(claims: Claims, account: str) -> None:
@@ -185,7 +203,7 @@ def _check_vm(
     expected = (
         project,
         subject.vm.zone,
-        vm_name(subject.job_id, subject.replica_id),
+        vm_name(job.set_id, subject.replica_id),
         subject.vm.instance_id,
     )
     if claimed != expected or subject.host is not None:

@@ -49,7 +49,7 @@ ADDED: Final = ("reason", "function", "message_id", "published_at", "subscriptio
 
 `cut`: the size in bytes before its data was cut.
 """
-READ_ATTRIBUTES: Final = ("identity", "source", "bucketId", "object")
+READ_ATTRIBUTES: Final = ("identity", "source", "overlap", "bucketId", "object")
 """Beginnings of the names of all attributes that functions read."""
 LOGGED_BYTES_MAX: Final = 8192
 """How much of a reason is logged: a refused job may have thousands of problems."""

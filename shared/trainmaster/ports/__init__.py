@@ -1,7 +1,8 @@
 """The outside world as the flows see it: one Protocol per external service.
 
 Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (Google Cloud and its
-emulators) and in `trainmaster.memory` (one process, no network); both pass the same contract tests.
+emulators) and in `trainmaster_local.memory` (one process, no network); both pass the same contract
+tests.
 """
 
 from trainmaster.ports.fleet import (
@@ -48,6 +49,7 @@ from trainmaster.ports.store import (
     Store,
 )
 from trainmaster.ports.store_values import (
+    MACHINES,
     AdmissionToken,
     AlreadyRecordedError,
     JobFilter,
@@ -55,7 +57,9 @@ from trainmaster.ports.store_values import (
     Lease,
     LiveJobs,
     Loaded,
+    LoadedSet,
     Orphan,
     PendingEntries,
     Rejection,
+    VmOwner,
 )

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.errors import TemporaryError
 
 Item = TypeVar("Item")
@@ -131,6 +131,14 @@ class Fleet(Protocol):
         listed with.
 
         Return False if the metadata has changed since, or if the VM does not exist.
+        """
+        ...
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job: replace its metadata in one write, then its labels.
+
+        As for `write_directive`, a fingerprint that has changed means that nothing is written.
+        Return whether all was written.
         """
         ...
 

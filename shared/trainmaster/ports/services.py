@@ -134,6 +134,13 @@ class Access(Protocol):
         """Return those of `permissions` that the caller has on a project, given by id or number."""
         ...
 
+    def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        """Return those of the API's permissions that the caller has in this installation.
+
+        No role on the project grants them (`trainmaster.core.intake.callers`).
+        """
+        ...
+
     def may_act_as(self, token: str, account: str) -> bool:
         """Return whether the caller may run VMs as this service account."""
         ...
@@ -148,7 +155,7 @@ class Access(Protocol):
         ...
 
     def project_number(self, token: str) -> str:
-        """Return Google's number of the project. The caller must be allowed to see the project."""
+        """Return Google's number of the project; empty if the caller may not see the project."""
         ...
 
     def email(self, token: str) -> str | None:

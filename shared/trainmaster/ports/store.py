@@ -20,9 +20,11 @@ from trainmaster.ports.store_values import (
     Lease,
     LiveJobs,
     Loaded,
+    LoadedSet,
     Orphan,
     PendingEntries,
     Rejection,
+    VmOwner,
 )
 
 COMMIT_MAX: Final = timedelta(minutes=2)
@@ -68,6 +70,10 @@ class States(Protocol):
         document is not as in `loaded`, or if another commit has used an admission token since
         `admission_token` was taken.
         """
+        ...
+
+    def kept_machines(self) -> tuple[LoadedSet, ...]:
+        """Return the machine sets that are kept, in the order of their holders' ends."""
         ...
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
@@ -141,8 +147,18 @@ class Ledgers(Protocol):
         """Return whether the ledger entry exists and its effects have not been confirmed."""
         ...
 
-    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
-        """Confirm the effects of these entries. Idempotent: the first time stays."""
+    def mark_done(
+        self,
+        job_id: str,
+        keys: Sequence[str],
+        at: datetime,
+        tokens: Mapping[str, object] | None = None,
+    ) -> None:
+        """Confirm the effects of these entries. Idempotent: the first time stays.
+
+        With the `tokens` of `PendingEntries`, entries that have not changed since are not read
+        again.
+        """
         ...
 
     def jobs_with_pending(self) -> tuple[str, ...]:
@@ -246,10 +262,11 @@ class JobQueries(Protocol):
         """
         ...
 
-    def job_of_vm(self, name: str) -> str | None:
-        """Return the id of the job, ended or not, that has a replica whose VM has this name.
+    def owner_of_vm(self, name: str) -> VmOwner | None:
+        """Return the job, ended or not, that has a replica whose VM has this name.
 
-        A job that cannot be read owns every VM that is named after it.
+        A job that cannot be read owns every VM that is named after it. Of a job with a machine set,
+        the set's holder decides about every VM of that name.
         """
         ...
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from trainmaster.core.model.job import Job, JobState, Label, State
-from trainmaster.core.reporting.submission_origin import owner
+from trainmaster.core.model.machine_set import MachineSet
+from trainmaster.core.model.owner import owner
+
+MACHINES: Final = "machines"
+"""Key of the machine set in `Loaded.tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,30 @@ class Loaded:
     tokens: Mapping[str, object]
     """The adapter's version of each document that was read.
 
-    Keys: `job`, and the keys of replicas.
+    Keys: `job`, `machines` for the machine set, and the keys of replicas.
     """
     read_at: Any = None
     """The adapter's read time of the state if the whole attempt was read as of one moment; else
     None.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSet:
+    """A machine set as it was read, with the precondition for writing it."""
+
+    machine_set: MachineSet
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class VmOwner:
+    """Whose VM it is."""
+
+    job_id: str
+    """The job that decides about the VM: the holder of its machine set."""
+    set_id: str
+    """The job that created the VM, and whose label it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +61,8 @@ class PendingEntries:
     """
     later: tuple[str, ...]
     """Keys of the other entries: they may have been committed after the state was read."""
+    tokens: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """Key → version of the entry that was read, for `mark_done`."""
 
 
 @dataclass(frozen=True, slots=True)

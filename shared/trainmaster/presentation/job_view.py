@@ -23,11 +23,12 @@ from trainmaster.core.model.job import (
     public_id,
 )
 from trainmaster.core.model.members import state_word
+from trainmaster.core.model.owner import owner
 from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reporting.submission_origin import describe_origin, owner
+from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.messages import with_log_link
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
@@ -188,7 +189,8 @@ def _usage_view(usage: Usage) -> View:
     if usage.ml_units is not None:
         view["mlUnits"] = usage.ml_units
     if usage.cost is not None:
-        view["cost"] = asdict(usage.cost)
+        cost = usage.cost
+        view["cost"] = {"amount": float(cost.amount), "currency": cost.currency}
     return view
 
 
@@ -202,7 +204,7 @@ def _replica_view(job: Job, replica: Replica) -> View:
         "taskIndex": replica.replica_id.index,
         "state": state_word(job, replica),
         "incarnation": replica.incarnation,
-        "vm": vm_name(job.job_id, replica.replica_id),
+        "vm": vm_name(job.set_id, replica.replica_id),
         "vmGeneration": replica.vm_generation,
         "restarts": _budget_view(replica.restarts_used, RESTARTS_MAX),
         "replaced": replica.replaced,

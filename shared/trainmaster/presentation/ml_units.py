@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Final
 
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.money import Money
 from trainmaster.core.model.plan import Accelerator, TaskGroup
-from trainmaster.presentation.price import Price
 
 _USD_PER_UNIT: Final = 0.49
 _USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}
@@ -40,7 +40,7 @@ class Usage:
     machine_hours: float
     ml_units: float | None
     """None if the job has a machine without ML units."""
-    cost: Price | None
+    cost: Money | None
     """None if ML units are unknown or have no price."""
 
     @property
@@ -54,7 +54,7 @@ class Usage:
         return ", ".join(parts)
 
 
-def usage(job: Job, now: datetime, unit_price: Price | None = None) -> Usage:
+def usage(job: Job, now: datetime, unit_price: Money | None = None) -> Usage:
     """Return the usage from RUNNING until the end, or until now."""
     hours = _running_hours(job, now)
     units = _ml_units(job, hours)

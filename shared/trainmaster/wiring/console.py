@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,6 +29,7 @@ from trainmaster.gcp.own_permissions import missing_publish_permission, missing_
 from trainmaster.gcp.retries import EXTRA_S
 from trainmaster.messaging import topics
 from trainmaster.ports import AddressBook
+from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.settings import Addressing, settings
 from trainmaster.wiring import core_services, log_reader, metrics
 
@@ -73,7 +75,10 @@ def console(
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
         log_project=values.log_project,
-        cost_sources=cost_sources or CostSources(),
+        cost_sources=replace(
+            cost_sources or CostSources(),
+            machine_set=lambda job: machine_set_of(job, store),
+        ),
         bucket_browser="" if has_emulators else "https://console.cloud.google.com/storage/browser/",
     )
 

@@ -20,9 +20,9 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Created, CreateOutcome
-from trainmaster.simulator.weather import Climate, Weather
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.simulator.weather import Climate, Weather
 
 
 @dataclass

@@ -9,8 +9,8 @@ import pytest
 
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
-from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Store
+from trainmaster_local.memory.store import MemoryStore
 
 
 @pytest.fixture(params=["memory", "firestore"])

@@ -19,8 +19,8 @@ from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import Change
 from trainmaster.gcp.firestore import job_queries
-from trainmaster.memory import store as memory_store
-from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
+from trainmaster.ports import JobFilter, JobPosition, Loaded, Store, VmOwner
+from trainmaster_local.memory import store as memory_store
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
@@ -201,7 +201,7 @@ def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     assert {job.job_id for job in store.live_jobs().jobs} == {"digits_1", "digits_1-trial-1"}
 
 
-def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
+def test_owner_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
     for job_id, state in (
         ("digits_1", JobState.RUNNING),
         ("Digits_1", JobState.FAILED),
@@ -209,13 +209,15 @@ def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
     ):
         submit(store, a_job(state, job_id=job_id))
         for replica_id in (CHIEF, WORKER_1):
-            assert store.job_of_vm(vm_name(job_id, replica_id)) == job_id
+            owner = VmOwner(job_id, job_id)
+            assert store.owner_of_vm(vm_name(job_id, replica_id)) == owner
 
 
-def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
+def test_owner_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
     submit(store)
     hash_ = vm_name("digits_1", CHIEF).split("-")[-3]
-    assert store.job_of_vm(f"tm-digits-1-{hash_}-chief-0") == "digits_1"
+    owner = store.owner_of_vm(f"tm-digits-1-{hash_}-chief-0")
+    assert owner == VmOwner("digits_1", "digits_1")
     for name in (
         f"tm-another-{hash_}-chief-0",  # the same hash, not the same job
         vm_name("digits_1", replace(WORKER_0, index=99)),  # a replica that it does not have
@@ -223,7 +225,7 @@ def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
         "gke-pool-1",
         "",
     ):
-        assert store.job_of_vm(name) is None, name
+        assert store.owner_of_vm(name) is None, name
 
 
 ROW = FailureRow(2, "ValueError: bad (train.py:18)", "signature", at(0), at(50))

@@ -225,6 +225,18 @@ def test_each_job_with_pending_entries_is_listed_once(store: Store) -> None:
     assert sorted(store.jobs_with_pending()) == ["a_job", "b_job"]
 
 
+def test_entries_are_confirmed_by_the_tokens_of_their_first_read(store: Store) -> None:
+    submit(store, a_job(JobState.QUEUED, job_id="digits_1"))
+    loaded = must(store.load_attempt("digits_1"))
+    pending = store.pending_entries(loaded)
+    assert set(pending.tokens) == {"submitted"}
+    store.mark_done("digits_1", ("submitted",), at(1), pending.tokens)
+    store.mark_done("digits_1", ("submitted",), at(2), pending.tokens)
+    assert must(store.entry("digits_1", "submitted")).done_at == at(1), "the first time stays"
+    store.mark_done("digits_1", ("submitted", "unknown"), at(3), pending.tokens)
+    assert store.pending_keys("digits_1") == ()
+
+
 def test_entry_is_pending_until_it_is_marked_done(store: Store) -> None:
     submit(store)
     assert store.is_pending("digits_1", "submitted")

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from tests.e2e.conftest import Lab
-from trainmaster.cli.local.job_monitor import JobMonitor, Report
-from trainmaster.cli.local.run_example import FaultPlan
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.presentation.job_view import job_view
+from trainmaster_local.cli.job_monitor import JobMonitor, Report
+from trainmaster_local.cli.run_example import FaultPlan
 
 HEAVY = pytest.mark.heavy(
     fact="frameworks train on VMs",

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from trainmaster.memory.bus import VALUE_BYTES_MAX
 from trainmaster.messaging.authenticate import read_token
+from trainmaster_local.memory.bus import VALUE_BYTES_MAX
 
 from .support.cloud import Cloud
 from .support.vm import CLUSTER, NAME, Vm, is_alive

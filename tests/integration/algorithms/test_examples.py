@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from tests.integration.algorithms.conftest import ROOT
-from trainmaster.cli.local.example_stack import RunningStack
-from trainmaster.cli.local.example_upload import upload
-from trainmaster.cli.local.job_monitor import Report
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster_emulators.process.state import StackConfig
+from trainmaster_local.cli.example_stack import RunningStack
+from trainmaster_local.cli.example_upload import upload
+from trainmaster_local.cli.job_monitor import Report
+from trainmaster_local.memory.objects import MemoryObjects
 
 pytestmark = pytest.mark.slow
 

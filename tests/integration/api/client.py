@@ -22,8 +22,8 @@ from tests.support.world import World
 from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
 from trainmaster.api.quotas import Bucket
 from trainmaster.api.request import Service
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.wiring import api as wiring
+from trainmaster_local.memory.access import MemoryAccess
 
 PROJECT = "my-project"
 JOBS = f"/v1/projects/{PROJECT}/jobs"

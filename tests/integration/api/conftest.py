@@ -9,7 +9,7 @@ from flask import Flask
 from tests.integration.api.client import TOKENS, Api, an_app
 from tests.integration.api.served import Gcloud, serving
 from tests.support.world import World
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 
 @pytest.fixture

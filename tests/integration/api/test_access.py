@@ -35,9 +35,9 @@ from trainmaster.api.permissions import (
 )
 from trainmaster.api.routes import ROUTES
 from trainmaster.errors import TemporaryError
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import push
 from trainmaster.ports import CallersProjectError, UnknownTokenError
+from trainmaster_local.memory.access import MemoryAccess
 
 CALLS = [
     ("POST", JOBS, CREATE),
@@ -92,6 +92,7 @@ def test_call_without_permission_is_denied_with_the_permissions_name(
     assert (
         error["message"]
         == f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+        " Trainmaster's administrator grants it by the variables api_users and api_viewers."
     )
     assert error["details"][0]["metadata"]["permission"] == permission
 
@@ -170,7 +171,7 @@ def test_failed_permission_check_is_unavailable_and_grants_nothing(
     def raise_temporary_error(*_: object) -> frozenset[str]:
         raise TemporaryError("Cloud Resource Manager is unavailable")
 
-    monkeypatch.setattr(api.access, "granted_permissions", raise_temporary_error)
+    monkeypatch.setattr(api.access, "api_permissions", raise_temporary_error)
     error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
     assert world.store.recent_jobs(5) == ()
@@ -182,7 +183,7 @@ def test_credentials_of_a_project_without_the_api_are_denied_with_the_remedy(
     def raise_callers_project_error(*_: object) -> frozenset[str]:
         raise CallersProjectError("Enable it there (gcloud services enable …).")
 
-    monkeypatch.setattr(api.access, "granted_permissions", raise_callers_project_error)
+    monkeypatch.setattr(api.access, "api_permissions", raise_callers_project_error)
     error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     assert "gcloud services enable" in error["message"]

@@ -22,7 +22,7 @@ from tests.unit.jobspec.test_any_document import CUSTOM_JOBS as PLAUSIBLE_CUSTOM
 from trainmaster.core.ledger import fold
 from trainmaster.jobspec.formats.base_model import nested_models
 from trainmaster.jobspec.formats.vertex import CustomJobSpec
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 VALID_JOB: dict[str, Any] = {"jobId": "digits_1", **a_spec()}
 SPEC: dict[str, Any] = VALID_JOB["trainingInput"]

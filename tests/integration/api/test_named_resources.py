@@ -23,7 +23,7 @@ from tests.unit.security.test_acting_for_others import JOBS as NAMING_JOBS
 from tests.unit.security.test_acting_for_others import KEY, NETWORK, in_extension, in_training_input
 from trainmaster.api.permissions import COLLECTIONS, CREATE, vertex_permissions
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 VERTEX_COLLECTIONS = {
     "jobSpec": CUSTOM_JOBS,

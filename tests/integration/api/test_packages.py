@@ -7,8 +7,8 @@ import pytest
 from tests.integration.api.client import JOBS, Api
 from tests.support.jobs import a_spec
 from tests.support.world import World
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.wiring import core_services, intake_deps
+from trainmaster_local.memory.objects import MemoryObjects
 
 TRAINER = "gs://bucket/trainer-0.1.tar.gz"
 

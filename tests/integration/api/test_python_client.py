@@ -17,7 +17,7 @@ from tests.integration.api.client import OWNER, PROJECT, UNPRIVILEGED, VIEWER, a
 from tests.integration.api.served import serving
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 PARENT = f"projects/{PROJECT}"
 

@@ -20,8 +20,8 @@ from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.api.quotas import MINUTE_S, Bucket, Shares
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.wiring import api as wiring
+from trainmaster_local.memory.access import MemoryAccess
 
 UNKNOWN = "ya29.an-expired-access-token"
 

@@ -15,7 +15,7 @@ from tests.integration.api.test_custom_jobs import BODY, POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.api.permissions import vertex_permissions
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 SUBMIT = f"{JOBS}:submit"
 MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"

@@ -15,7 +15,7 @@ from tests.integration.api.client import OWNER, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".images" / "aiplatform" / "bin" / "python"

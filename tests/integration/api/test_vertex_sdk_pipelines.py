@@ -15,7 +15,7 @@ from tests.integration.api.client import OWNER, TOKENS, an_app
 from tests.integration.api.served import serving
 from tests.integration.api.test_vertex_sdk import PYTHON, advance
 from tests.support.world import World
-from trainmaster.memory.access import MemoryAccess
+from trainmaster_local.memory.access import MemoryAccess
 
 PROGRAM = Path(__file__).parent / "programs" / "vertex_pipeline_calls.py"
 

@@ -9,12 +9,12 @@ import pytest
 from tests.integration.api.discovery import faults
 from tests.support.jobs import START, a_job, a_plan, at
 from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.model.money import read_money
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.presentation.job_view import etag, job_view, service_view
 from trainmaster.presentation.ml_units import consumed_ml_units, ml_units_per_hour, usage
-from trainmaster.presentation.price import Price
 
 
 def group(machine_type: str, count: int = 1, accelerator: Accelerator | None = None) -> TaskGroup:
@@ -84,7 +84,7 @@ def test_ml_units_count_from_running_to_the_end() -> None:
 
 
 def test_usage_grows_while_job_runs_and_is_constant_after_its_end() -> None:
-    price = Price(0.49, "USD")
+    price = read_money("0.49 USD")
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(100))
     used = [usage(running, at(100 + seconds), price).words for seconds in (0, 1800, 3600)]
     assert used == [
@@ -105,14 +105,14 @@ def test_machines_without_ml_units_have_hours_and_slices_count_their_hosts() -> 
         TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     )
     running = a_job(JobState.RUNNING, a_plan(groups=(slices,)), started_at=at(0))
-    used = usage(running, at(3600), Price(0.49, "USD"))
+    used = usage(running, at(3600), read_money("0.49 USD"))
     assert (used.machine_hours, used.ml_units, used.cost) == (8.0, None, None)
     assert used.words == "8.00 machine-hours"
 
 
 def test_job_view_has_usage_under_trainmaster() -> None:
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(0))
-    shown = job_view(running, usage=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"][
+    shown = job_view(running, usage=usage(running, at(3600), read_money("0.5 EUR")))["trainmaster"][
         "usage"
     ]
     assert shown == {

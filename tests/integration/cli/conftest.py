@@ -20,11 +20,11 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp.log_entries import LogEntries
-from trainmaster.memory.bus import MemoryBus
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.wiring import core_services, log_reader, objects
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from tests.support.study import Study
 from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.cost.checkpoint_times import CheckpointTimes
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.settings import settings
 from trainmaster.wiring import objects as object_wiring
 from trainmaster.wiring import price_list as price_wiring
 from trainmaster.wiring import prices as cost_wiring
 from trainmaster_emulators.billing.server import BillingServer
 from trainmaster_emulators.rest.server import listen
+from trainmaster_local.memory.objects import MemoryObjects
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return world.now
 
-    for module in ("trainmaster.cli.jobs", "trainmaster.cli.advise", "trainmaster.cli.cost"):
+    for module in ("trainmaster.cli.jobs", "trainmaster_local.cli.advise", "trainmaster.cli.cost"):
         monkeypatch.setattr(f"{module}.open_store", lambda: world.store)
         monkeypatch.setattr(f"{module}.datetime", WorldTime)
 
@@ -190,8 +190,8 @@ def test_advice_of_a_job_with_enough_data_has_figures(
 ) -> None:
     run("prices", "update")
     use(a_job_with_three_losses(bucket, every_s=3000), monkeypatch)
-    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MIN", 1)
-    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MAX", 1)
+    monkeypatch.setattr("trainmaster_local.cli.advise.RUNS_MIN", 1)
+    monkeypatch.setattr("trainmaster_local.cli.advise.RUNS_MAX", 1)
     lines = run("jobs", "advise", "digits_1", "--save-time", "30s").stdout.splitlines()
     advice = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
     assert advice["measured"].startswith("3 interruptions in 12.")

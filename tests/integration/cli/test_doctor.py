@@ -155,6 +155,7 @@ def installation(
     core_services.store.cache_clear()
     with serving(iam.listen(0, project)) as endpoint:
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
+        monkeypatch.setenv("TRAINMASTER_IAM_ACCOUNTS_ENDPOINT", endpoint)
         yield Installation(project, client, pubsub_emulator, google)
     # The emulator works for each push subscription without a pause, also if it has no messages.
     for subscription in call(pubsub_emulator, "GET", f"/v1/projects/{project}/subscriptions")[
@@ -337,13 +338,15 @@ def test_wrong_clock_is_a_problem(
 
 def test_missing_permissions_are_listed(installation: Installation) -> None:
     Path(os.environ[TOKEN_FILE]).write_text(iam.VIEWER, encoding="utf-8")
-    (line,) = installation.problems()
-    assert (
-        "you lack the permissions aiplatform.customJobs.cancel, aiplatform.customJobs.create"
-        in line
+    project, api = installation.problems()
+    assert "you lack the permissions datastore.entities.create, datastore.entities.update" in (
+        project
     )
-    assert "roles/aiplatform.user" in line
-    assert "datastore.entities.get" not in line
+    assert "roles/datastore.user" in project
+    assert "datastore.entities.get" not in project
+    assert "you lack the permissions aiplatform.customJobs.create" in api
+    assert "aiplatform.customJobs.get" not in api
+    assert "`api_users` of infra/" in api
     Path(os.environ[TOKEN_FILE]).write_text("forged", encoding="utf-8")
     (line,) = installation.problems()
     assert "log in" in line

@@ -108,6 +108,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
         monkeypatch.setattr(inspection, "GOOGLE", endpoints)
         monkeypatch.setattr("trainmaster.cli.doctor.checks.GOOGLE", endpoints)
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
+        monkeypatch.setenv("TRAINMASTER_IAM_ACCOUNTS_ENDPOINT", endpoint)
         monkeypatch.setenv("TRAINMASTER_IAM_PEOPLE_ENDPOINT", endpoint)
         set_gcloud(monkeypatch, tmp_path, EMAIL)
         settings.cache_clear()

@@ -20,9 +20,9 @@ from trainmaster.cli.logs import TRIES, follow_log, has_ended, history_end, with
 from trainmaster.cli.missing_lines import count_missing
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Loaded
 from trainmaster.presentation.log_reader import DELAY_MAX_S, LogLine, LogReader
+from trainmaster_local.memory.store import MemoryStore
 
 
 @pytest.fixture

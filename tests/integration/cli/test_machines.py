@@ -18,13 +18,13 @@ from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.cost.price_list import OBJECT_NAME, write_price_list
 from trainmaster.errors import PermanentError
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.settings import settings
 from trainmaster.wiring import price_list as price_wiring
 from trainmaster_emulators.compute.pages import take_page
 from trainmaster_emulators.machines.catalog import Catalog, Links
 from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.rest.server import listen
+from trainmaster_local.memory.objects import MemoryObjects
 
 PAGE_SIZE = "50"
 """Smaller than Compute Engine's, so that a zone has several pages."""

@@ -21,8 +21,8 @@ from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from trainmaster import settings
 from trainmaster.cli import command_table, jobs, main
-from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
 from trainmaster.cli.lazy import LazyCommand
+from trainmaster.cli.local_distribution import MISSING, PACKAGE
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import explain
 
@@ -115,7 +115,7 @@ HEAVY = (
     "trainmaster.cost",
     "trainmaster.flows",
     "trainmaster.jobspec",
-    "trainmaster.simulator",
+    "trainmaster_local.simulator",
     "trainmaster_emulators",
 )
 """Modules that take long to import, and packages of ours that import them."""
@@ -249,13 +249,22 @@ def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
     assert explain(ZeroDivisionError()) is None
 
 
-def test_local_without_its_extra_names_the_extra(
-    run_main: RunMain, monkeypatch: pytest.MonkeyPatch
+class Absent:
+    """Finds no module of the other distribution."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] == PACKAGE:
+            raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)
+
+
+@pytest.mark.parametrize("command", ["local up", "simulate job.yaml", "advise digits_1"])
+def test_command_of_the_other_distribution_says_how_to_get_it(
+    run_main: RunMain, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setitem(
-        sys.modules, "trainmaster.cli.local.commands", None
-    )  # importing it raises ModuleNotFoundError
-    assert run_main("local", "up", "--detach") == (1, f"trainmaster: {LOCAL_EXTRA_MISSING}\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+    assert run_main(*command.split()) == (1, f"trainmaster: {MISSING}\n")
 
 
 def test_describe_prints_text_or_json(

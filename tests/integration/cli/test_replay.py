@@ -48,14 +48,14 @@ from trainmaster.flows import (
 from trainmaster.gcp.pubsub_bus import PubsubBus
 from trainmaster.gcp.tools import dead_letter_box
 from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 from trainmaster.suggesters import optuna_suggester
 from trainmaster.wiring import core_services, fleet, intake_deps, objects
 from trainmaster_emulators.services import pubsub
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 FUNCTIONS: Final = Path(__file__).parents[3] / "functions"
 FLOWS: Final = (upload, submit, vm_ready, replica_exit, maintenance, provision, sweep, tune)

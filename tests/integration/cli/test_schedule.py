@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -18,9 +18,11 @@ from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.cli.schedule_runs import check_job_ids, describe_run
 from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
+from trainmaster.flows.user_requests import cancel_job
 from trainmaster.gcp.tools.scheduler import CloudScheduler, api_call, publication, scheduler_job
 from trainmaster.messaging import push
 
@@ -131,7 +133,8 @@ def scheduler() -> Iterator[CloudScheduler]:
 
 
 def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> None:
-    published = publication("my-project", "nightly", "trainmaster-submit", b"1")
+    attributes = {"source": "nightly"}
+    published = publication("my-project", attributes, "trainmaster-submit", b"1")
     called = api_call("my-project", "https://api.example.com/", ACCOUNT, b"2")
     assert scheduler.put(scheduler_job(PARENT, "nightly", "0 3 * * *", "Etc/UTC", published))
     assert not scheduler.put(scheduler_job(PARENT, "nightly", "0 4 * * *", "Etc/UTC", called))
@@ -304,3 +307,104 @@ def test_location_that_is_no_region_is_refused(installation: Installation) -> No
             result = installation.run("schedule", *command, "--location", location)
             assert isinstance(result.exception, PermanentError), location
             assert f"--location: must be a region, not {location!r}" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "cron", "zone", "expected"),
+    [
+        ("nightly_{time:%Y%m%d}", "*/5 * * * *", "Etc/UTC", "would both be nightly_"),
+        ("nightly_{time:%H%M}", "0 3 * * *", "Etc/UTC", "would both be nightly_0300"),
+        ("nightly_{time:%Y%m%d}", "30 1 * * *", "Europe/Berlin", "would both be nightly_"),
+        ("nightly_{time:%Y%m%d}", "30 0 * * *", "Europe/London", "would both be nightly_"),
+        ("nightly_{time:%Y%m%d}", "30 19 * * *", "America/New_York", "would both be nightly_"),
+        ("nightly_{time:%Y%m%d}", "30 10 * * *", "Australia/Sydney", "would both be nightly_"),
+        ("nightly_{time:%Y%m%d}", "30 1 * * *", "Etc/UTC", ""),
+        ("nightly_{time:%Y%m%d_%H%M}", "30 1 * * *", "Europe/Berlin", ""),
+        ("nightly_{time:%Y%m%d_%H%M}", "* * * * *", "Europe/Berlin", ""),
+        ("weekly_{time:%Y%W}", "0 3 * * mon", "Europe/Berlin", ""),
+        ("nightly_{time:%Y%m%d}", "every 1 hours", "Etc/UTC", ""),
+        ("nightly_{time}", "0 3 * *", "Etc/UTC", "is not a cron expression"),
+        ("nightly_{time}", "61 3 * * *", "Etc/UTC", "is not a cron expression"),
+    ],
+)
+def test_schedule_with_two_runs_of_one_job_id_is_refused(
+    job_id: str, cron: str, zone: str, expected: str
+) -> None:
+    found = ""
+    try:
+        check_job_ids(job_id, cron, zone, AT)
+    except PermanentError as error:
+        found = str(error)
+    assert expected in found
+    assert bool(found) == bool(expected)
+
+
+def test_run_that_shares_the_id_of_an_earlier_run_is_a_rejection() -> None:
+    world = World()
+    document = {"jobId": "nightly_{time:%Y%m%d}", **a_spec()}
+    data = json.dumps(document).encode()
+    first = world.now
+    submit.handle(data, "schedule:nightly/anna", world.deps, first)
+    submit.handle(data, "schedule:nightly/anna", world.deps, first)
+    assert world.store.rejections() == ()
+    world.wait(300)
+    with pytest.raises(PermanentError, match="is the job of an earlier message"):
+        submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
+    (rejection,) = world.store.rejections()
+    assert rejection.source == "schedule:nightly/anna"
+    assert len(world.store.recent_jobs(9)) == 1
+
+
+def a_message(at: datetime) -> push.Message:
+    attributes = {"source": "schedule:nightly/anna", submit.OVERLAP: submit.FORBIDDEN}
+    return push.Message(json.dumps(NIGHTLY).encode(), attributes, "1", at)
+
+
+def test_run_without_overlap_is_left_out_until_the_earlier_job_has_ended() -> None:
+    world = World()
+    submit.on_message(a_message(world.now), world.deps)
+    submit.on_message(a_message(world.now), world.deps)  # a redelivery
+    (first,) = world.store.recent_jobs(9)
+    world.wait(120)
+    submit.on_message(a_message(world.now), world.deps)
+    assert [job.job_id for job in world.store.recent_jobs(9)] == [first.job_id]
+    (rejection,) = world.store.rejections()
+    assert f"{first.job_id} of the same schedule has not ended" in rejection.problems[0]
+    cancel_job(first.job_id, "anna", world.deps)
+    world.wait(120)
+    submit.on_message(a_message(world.now), world.deps)
+    assert len(world.store.recent_jobs(9)) == 2
+
+
+def a_schedule(template: str) -> dict[str, Any]:
+    data = json.dumps({"jobId": template, **a_spec()}).encode()
+    return publication(
+        "my-project", {"source": "schedule:nightly/anna"}, "trainmaster-submit", data
+    )
+
+
+def test_result_of_a_run_is_its_job_or_why_there_is_none() -> None:
+    world = World()
+    schedule = a_schedule("nightly_{time:%Y%m%d}")
+    assert describe_run(schedule, world.now, world.store) == "no job yet"
+    data = base64.b64decode(schedule["pubsubTarget"]["data"])
+    submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
+    (job,) = world.store.recent_jobs(9)
+    assert describe_run(schedule, world.now, world.store) == f"{job.job_id}: QUEUED"
+    world.wait(300)
+    assert describe_run(schedule, world.now, world.store) == (
+        f"no job: {job.job_id} was used before"
+    )
+    with pytest.raises(PermanentError):
+        submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
+    assert "is the job of an earlier message" in describe_run(schedule, world.now, world.store)
+
+
+def test_result_of_a_run_that_crosses_a_minute_is_its_job() -> None:
+    world = World()
+    schedule = a_schedule("nightly_{time:%Y%m%d_%H%M}")
+    data = base64.b64decode(schedule["pubsubTarget"]["data"])
+    attempted_at = world.now.replace(second=59, microsecond=900_000)
+    world.now = attempted_at + timedelta(seconds=1)
+    submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
+    assert describe_run(schedule, attempted_at, world.store).endswith(": QUEUED")

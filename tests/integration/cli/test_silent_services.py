@@ -50,6 +50,7 @@ def world(silent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
     monkeypatch.setenv("TRAINMASTER_PROJECT", "silent-project")
     monkeypatch.setenv("TRAINMASTER_BUCKET", "silent-bucket")
     monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", address)
+    monkeypatch.setenv("TRAINMASTER_IAM_ACCOUNTS_ENDPOINT", address)
     monkeypatch.setattr(inspection, "TIMEOUT_S", WAIT_S)
     monkeypatch.setitem(project_access._call.__kwdefaults__ or {}, "timeout_s", WAIT_S)
     monkeypatch.setattr(clients, "caller_token", lambda _: "token")

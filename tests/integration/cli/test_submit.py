@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -209,6 +210,25 @@ def test_packages_have_gclouds_order_and_folders(
         package_staging.folder_for("digits_1", None, None, "")
     with pytest.raises(PermanentError, match="same filename"):
         package_staging.stage([str(wheel), str(wheel)], None, folder, installation.objects)
+
+
+def test_upload_names_files_and_bytes_of_each_package(
+    installation: Installation, tmp_path: Path
+) -> None:
+    package = make_package(tmp_path)
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='mine')\n")
+    other = tmp_path / "notes.txt"
+    other.write_bytes(b"x" * 2048)
+    said: list[str] = []
+    package_staging.stage([str(other)], package, "gs://b/p", installation.objects, said.append)
+    assert said[0] == "notes.txt, 2.0 KiB"
+    assert re.fullmatch(r"mine-0\.0\.0\.tar\.gz, \d+ files, \d+\.\d KiB", said[1])
+    wheel = package_staging.build(make_package(tmp_path / "other"), tmp_path / "out")[0]
+    assert re.search(r"whl, [1-9] files, 0\.\d KiB", said_of(wheel))
+
+
+def said_of(file: Path) -> str:
+    return package_staging.describe_archive(file.name, file.read_bytes())
 
 
 # The command.

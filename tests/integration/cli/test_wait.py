@@ -12,13 +12,13 @@ from rich.console import Console
 from tests.support.world import World
 from trainmaster.cli.wait import exit_status, job_table, wait
 from trainmaster.core.model.job import State
+from trainmaster.core.model.money import read_money
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Loaded
-from trainmaster.presentation.price import Price
+from trainmaster_local.memory.store import MemoryStore
 
-PRICE = Price(0.49, "USD")
+PRICE = read_money("0.49 USD")
 CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)
 
 

@@ -28,9 +28,9 @@ from trainmaster import (
     TemporaryError,
 )
 from trainmaster.core.model.job import JobState
-from trainmaster.memory.access import MemoryAccess
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.wiring import objects
+from trainmaster_local.memory.access import MemoryAccess
+from trainmaster_local.memory.objects import MemoryObjects
 
 MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
 
@@ -235,7 +235,10 @@ def test_settings_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folder_is_uploaded_and_runs_the_command(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     stored = MemoryObjects()
     monkeypatch.setattr(objects, "objects", lambda *_: stored)
@@ -246,6 +249,7 @@ def test_folder_is_uploaded_and_runs_the_command(
     client = Client(PROJECT, running.client._api._base.partition("/v1/")[0])
     job = client.submit(folder=tmp_path / "my project", command=["python", "train.py"])
     assert job.job_id.startswith("my_project_")
+    assert f"a copy of {tmp_path / 'my project'}: 1 file, 0.0 KiB" in capsys.readouterr().err
     training = job.document["trainingInput"]
     assert (training["region"], training["args"]) == ("us-central1", ["python", "train.py"])
     other = client.submit(

@@ -17,7 +17,7 @@ from bench.cloud import Emulators
 from bench.gang_job import Gang
 from bench.meter import Meter, attach
 from tests.support.counting import Counts, counting_store
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.store import MemoryStore
 
 HEAVY = pytest.mark.heavy(
     fact="the cost of a loss is linear in the size of the gang",

@@ -7,24 +7,17 @@ machine has.
 
 from __future__ import annotations
 
-import base64
-import json
 import time
-import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
 from typing import Final
 
 import pytest
 
 from bench.cold_events import PROJECT, world
-from bench.cold_starts import memory_mib, send, started
 from bench.jobs import job_spec
-from infra.stage import stage
 from tests.integration.compute.emulator import Emulator, running_emulator
+from tests.integration.cost.staged_function import Function, running_function
 from tests.support.jobs import CHIEF, an_incarnation
 from tests.support.world import World
 from trainmaster.core.events import ReplicaExited
@@ -57,57 +50,12 @@ sys.exit(main())
 """
 
 
-class Function:
-    """The running function, and the most memory that it needed."""
-
-    def __init__(self, pid: int, port: int) -> None:
-        self._pid, self._port = pid, port
-        self.peak_mib = 0.0
-
-    def request(self, job_id: str) -> None:
-        data = base64.b64encode(encode_provision(ProvisionRequest(job_id))).decode()
-        message = {"data": data, "attributes": {}, "messageId": "1"}
-        body = json.dumps(
-            {"message": message, "subscription": "projects/p/subscriptions/s"}
-        ).encode()
-        with self._watched():
-            assert send(self._port, "POST", "/", {"Content-Type": "application/json"}, body) == 204
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Look at the memory 50 times a second."""
-        is_done = Event()
-
-        def watch() -> None:
-            while not is_done.wait(0.02):
-                self.peak_mib = max(self.peak_mib, memory_mib(self._pid))
-
-        watcher = Thread(target=watch)
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_done.set()
-            watcher.join()
-
-
-@contextmanager
-def running_function(folder: Path, variables: dict[str, str]) -> Iterator[Function]:
-    with zipfile.ZipFile(stage(folder / "stage")["provision"]) as archive:
-        archive.extractall(folder / "provision")
-    with started(folder / "provision", "provision", {"PATH": "/usr/bin:/bin", **variables}) as (
-        pid,
-        port,
-    ):
-        yield Function(pid, port)
-
-
 def provision_until(function: Function, job_id: str, emulator: Emulator, attempt: int) -> None:
     """Request provisioning until all VMs exist and have the directive of this attempt."""
     fleet = ComputeFleet(VmDefaults(PROJECT), endpoint=emulator.endpoint)
     told = 0
     for _ in range(REQUESTS_MAX):
-        function.request(job_id)
+        function.deliver(encode_provision(ProvisionRequest(job_id)))
         told = sum(_is_told(vm.directive, attempt) for vm in fleet.list_vms(job_id))
         if told == SIZE:
             return
@@ -140,7 +88,7 @@ def test_provision_of_a_thousand_vms_fits_its_memory(
         store = FirestoreStore(clients.firestore_client(PROJECT))
         job = World(store=store, now=datetime.now(UTC))  # type: ignore[arg-type]  # another store
         job.submit(job_spec(SIZE))
-        with running_function(tmp_path, variables) as function:
+        with running_function("provision", tmp_path, variables) as function:
             provision_until(function, job.job_id, emulator, attempt=1)
             listing = sum(
                 len(str(instance))

@@ -39,9 +39,9 @@ from trainmaster.jobspec.job_document import job_file_of
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster.memory.access import MemoryAccess
 from trainmaster.settings import settings
 from trainmaster.wiring import api as wiring
+from trainmaster_local.memory.access import MemoryAccess
 
 Result = tuple[Plan, Tuning | None] | None
 """The plan and other fields of the stored job.

@@ -26,15 +26,15 @@ from rich.console import Console
 
 from trainmaster.agent.metric.trial_metric import parse_measurements
 from trainmaster.agent.model.results import Measurement
-from trainmaster.cli.local.example_stack import RunningStack
-from trainmaster.cli.local.example_upload import upload
-from trainmaster.cli.local.job_monitor import Report
 from trainmaster.client import package_staging
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.process.state import StackConfig
+from trainmaster_local.cli.example_stack import RunningStack
+from trainmaster_local.cli.example_upload import upload
+from trainmaster_local.cli.job_monitor import Report
+from trainmaster_local.memory.objects import MemoryObjects
 
 HEAVY = pytest.mark.heavy(
     fact="trainers of the examples learn, and resume",

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from tests.support.jobs import a_job
-from trainmaster.cli.local.example_summary import Phases, print_summary
-from trainmaster.cli.local.job_monitor import Report
 from trainmaster.core.model.job import JobState
-from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.cli.example_summary import Phases, print_summary
+from trainmaster_local.cli.job_monitor import Report
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 HOSTILE = "[/x] [bold]y \x1b[2J\x1b]0;owned\x07"
 

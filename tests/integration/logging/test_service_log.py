@@ -24,8 +24,8 @@ from trainmaster.flows import submit
 from trainmaster.flows.commit import readiness
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp.job_log import CloudJobLog
-from trainmaster.memory.job_log import MemoryJobLog
 from trainmaster.presentation.log_reader import parse_entry
+from trainmaster_local.memory.job_log import MemoryJobLog
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 WORKER = ReplicaId(TaskType.WORKER, 0)

@@ -1,5 +1,5 @@
-"""Real installations of the package: the wheel and the libraries of an extra, each in a virtual
-environment of its own.
+"""Real installations of the two distributions: wheels and the libraries of an extra, each in a
+virtual environment of its own.
 
 The libraries are links to those of the tests' environment, so that nothing is downloaded.
 """
@@ -23,6 +23,9 @@ from packaging.utils import canonicalize_name
 from trainmaster_emulators.process.state import ROOT
 
 PROJECT = "trainmaster"
+LOCAL = "trainmaster-local"
+FOLDERS = {PROJECT: ROOT, LOCAL: ROOT / "emulators"}
+"""Distribution → the folder with its pyproject.toml."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,15 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(PROJECT, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def local_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(LOCAL, tmp_path_factory)
+
+
+def build_wheel(distribution: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [
         sys.executable,
@@ -64,13 +76,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--directory",
         str(folder),
     ]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(build, cwd=FOLDERS[distribution], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="session")
-def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installation]:
+def install(
+    wheel: Path, local_wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Installation]:
     """Return a function that installs the package with an extra; without one, for an empty name."""
 
     @cache
@@ -89,6 +103,7 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             "--python",
             str(folder / "bin" / "python"),
             str(wheel),
+            *([str(local_wheel)] if extra == "local" else []),
         ]
         environment = {**os.environ, "UV_COMPILE_BYTECODE": "0"}  # the makefile turns it on
         subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -135,7 +150,7 @@ def required_distributions(extra: str) -> set[str]:
                         (canonicalize_name(requirement.name), more)
                         for more in {"", *requirement.extras}
                     ]
-    return {name for name, _ in seen} - {PROJECT}
+    return {name for name, _ in seen} - FOLDERS.keys()
 
 
 def link(name: str, packages: Path) -> None:

@@ -18,10 +18,10 @@ import pytest
 from trainmaster.core.model.package_uri import without_generation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.packaging.archives import wheel_name
 from trainmaster.wiring import folders
 from trainmaster.wiring.folders import MODULE, folder_wheel, read_requirements, with_folder
+from trainmaster_local.memory.objects import MemoryObjects
 
 JOB: dict[str, Any] = {
     "jobId": "digits_1",

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.package.conftest import Installation
-from trainmaster.cli.local import images as module
-from trainmaster.cli.local.images import Runtime, images
 from trainmaster.errors import PermanentError
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.stack.runtime_images import STAMP, image_table
+from trainmaster_local.cli import images as module
+from trainmaster_local.cli.images import Runtime, images
 
 OTHER_PYTHON = """\
 #!{executable}

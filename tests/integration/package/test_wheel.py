@@ -1,9 +1,10 @@
-"""What the wheel contains, and what users meet when they have installed it."""
+"""What the two wheels contain, and what users meet when they have installed them."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.package.conftest import Installation, required_distributions
-from trainmaster.cli.local.images import Runtime
 from trainmaster_emulators.process.state import ROOT
+from trainmaster_local.cli.images import Runtime
 
 HEAVY = pytest.mark.heavy(
     fact="an installed package runs a local stack beside folders of the same names",
@@ -21,7 +22,7 @@ HEAVY = pytest.mark.heavy(
 
 FOLDERS = ("algorithms", "cli", "emulators", "functions", "infra", "shared", "simulator")
 """Names of our folders, past and present, that a user's own project may have."""
-CHECKOUT = "trainmaster_emulators/_checkout/"
+CHECKOUT = "trainmaster/_checkout/"
 USE_CLIENT = """
 import trainmaster
 for name in trainmaster.__all__:
@@ -33,8 +34,19 @@ except trainmaster.InvalidJobError as error:
     print(error)
 from trainmaster.wiring.objects import objects
 objects()  # `submit(folder=…)` uploads with it
-from trainmaster.testing import Installation
-Installation()
+"""
+USE_TESTING = """
+from trainmaster_local.testing import Installation
+installation = Installation()
+job = installation.client.submit("job.yaml")
+installation.start(job)
+installation.exit(job, "chief-0", 0)
+print(installation.client.wait(job).state)
+"""
+JOB_FILE = """
+jobId: digits_1
+trainingInput: {region: us-central1, runtimeVersion: "2.21", pythonModule: trainer.task,
+  packageUris: ["gs://my-bucket/digits.tar.gz"]}
 """
 OWN_PROJECT = """
 import json, trainmaster.client.client, trainmaster.cli.main, trainmaster_emulators.stack.stack
@@ -56,13 +68,19 @@ def sources(*folders: str) -> set[str]:
     }
 
 
-def test_wheel_has_two_packages_and_nothing_else(wheel: Path) -> None:
+def packaged(wheel: Path) -> set[str]:
     names = zipfile.ZipFile(wheel).namelist()
-    packaged = {
-        name for name in names if ".dist-info/" not in name and not name.startswith(CHECKOUT)
+    return {name for name in names if ".dist-info/" not in name and not name.startswith(CHECKOUT)}
+
+
+def test_each_wheel_has_its_packages_and_nothing_else(wheel: Path, local_wheel: Path) -> None:
+    assert packaged(wheel) == sources("shared")
+    local = packaged(local_wheel)
+    assert {name.partition("/")[0] for name in local} == {
+        "trainmaster_emulators",
+        "trainmaster_local",
     }
-    assert {name.partition("/")[0] for name in packaged} == {"trainmaster", "trainmaster_emulators"}
-    assert packaged == sources("shared", "emulators")
+    assert local == sources("emulators") - {"pyproject.toml"}
 
 
 def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
@@ -128,7 +146,9 @@ def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None
                 " '.[cli]'\n"
             ),
         ),
-        ("cli", "local", "Install them in a checkout: pipx install --force '.[local]'\n"),
+        ("cli", "local", "Install it in a checkout: pipx install --force '.[local]'\n"),
+        ("cli", "simulate", "Install it in a checkout: pipx install --force '.[local]'\n"),
+        ("cli", "jobs advise", "Install it in a checkout: pipx install --force '.[local]'\n"),
         ("cli", "tensorboard", "pipx install --force '.[tensorboard]'"),
     ],
 )
@@ -136,7 +156,10 @@ def test_command_without_its_extra_names_the_command_that_installs_it(
     install: Install, tmp_path: Path, extra: str, command: str, remedy: str
 ) -> None:
     done = install(extra).run(
-        "trainmaster", command, *(["job"] if command == "tensorboard" else []), cwd=tmp_path
+        "trainmaster",
+        *command.split(),
+        *(["job"] if command == "tensorboard" else []),
+        cwd=tmp_path,
     )
     assert done.returncode == 1
     assert remedy in done.stderr
@@ -149,6 +172,27 @@ def test_command_line_lists_all_commands_without_the_local_stack(
     done = install("cli").run("trainmaster", "--help", cwd=tmp_path)
     assert not done.returncode, done.stderr
     assert "simulate" in done.stdout
+
+
+def test_local_distribution_has_its_commands_and_the_installation_for_tests(
+    install: Install, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE, encoding="utf-8")
+    installation = install("local")
+    done = installation.run("trainmaster", "simulate", "job.yaml", "--seeds", "2", cwd=tmp_path)
+    assert not done.returncode, done.stderr
+    done = installation.run("python", "-c", USE_TESTING, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("SUCCEEDED\n", "")
+
+
+def test_both_distributions_have_one_version() -> None:
+    projects = [
+        tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in (ROOT, ROOT / "emulators")
+    ]
+    client, local = projects
+    assert client["version"] == local["version"]
+    assert f"trainmaster[cli]=={client['version']}" in local["dependencies"]
 
 
 @HEAVY

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.setup import runtime_packages
-from trainmaster.cli.local.images import COMPANIONS
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
 from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.stack.runtime_images import STAMP
+from trainmaster_local.cli.images import COMPANIONS
 
 IMAGES = Path(__file__).parents[3] / ".images"
 RUNTIME_OF = {

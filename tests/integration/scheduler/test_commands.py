@@ -17,7 +17,8 @@ from tests.support.stack import eventually
 from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
-from trainmaster.memory.objects import MemoryObjects
+from trainmaster_local.memory.objects import MemoryObjects
+from trainmaster_local.memory.store import MemoryStore
 
 Run = Callable[..., Result]
 
@@ -34,6 +35,8 @@ def run(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         content_type="application/gzip",
     )
     monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: packages)
+    store = MemoryStore()
+    monkeypatch.setattr("trainmaster.wiring.core_services.store", lambda: store)
     settings.settings.cache_clear()
     yield lambda *arguments: CliRunner().invoke(app, ["schedule", *arguments])
     settings.settings.cache_clear()
@@ -70,12 +73,13 @@ def test_schedule_is_run_paused_resumed_and_deleted(
     run: Run, job_file: str, target: Target
 ) -> None:
     assert run("create", "nightly", job_file, "--cron", "0 3 * * *").exit_code == 0
-    assert run("run", "nightly").stdout == "nightly: started\n"
+    assert run("run", "nightly").stdout.startswith("nightly: started.")
     eventually(lambda: target.received)
     (message,) = json.loads(target.received[0].body)["messages"]
     assert message["attributes"] == {"source": "schedule:nightly/anna@example.com"}
     assert json.loads(base64.b64decode(message["data"]))["jobId"] == "nightly_{time:%Y%m%d_%H%M}"
     eventually(lambda: json.loads(run("list", "--format", "json").stdout)[0].get("lastAttemptTime"))
+    assert json.loads(run("list", "--format", "json").stdout)[0]["result"] == "no job yet"
     for verb, state in (("pause", "PAUSED"), ("resume", "ENABLED")):
         assert run(verb, "nightly").exit_code == 0
         assert json.loads(run("list", "--format", "json").stdout)[0]["state"] == state
@@ -107,4 +111,5 @@ def test_failed_attempt_is_shown_with_its_reason(run: Run, job_file: str, target
 def test_unknown_schedule_is_named_in_the_error(run: Run, verb: str) -> None:
     failed = run(verb, "missing")
     assert isinstance(failed.exception, PermanentError)
-    assert "jobs/missing" in str(failed.exception)
+    assert "us-central1 has no schedule missing" in str(failed.exception)
+    assert "http" not in str(failed.exception)

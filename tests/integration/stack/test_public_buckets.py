@@ -10,11 +10,11 @@ import pytest
 import typer
 
 from tests.support.stack import reserved_ports
-from trainmaster.cli.local.commands import read_public_buckets
 from trainmaster_emulators.process import service
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import storage
+from trainmaster_local.cli.commands import read_public_buckets
 
 OBJECTS = "/storage/v1/b/cloud-samples-data/o"
 

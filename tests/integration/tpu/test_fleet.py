@@ -42,8 +42,8 @@ from trainmaster.gcp.tpu_fleet import TpuFleet, listing, queued_resources
 from trainmaster.gcp.tpu_fleet import fleet as adapter
 from trainmaster.gcp.tpu_fleet.nodes import log_health
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, ZonesUnreachableError, reached
+from trainmaster_local.memory.fleet import MemoryFleet
 
 LATER = Directive(1, 2, DirectiveAction.RUN)
 

@@ -15,8 +15,8 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.fleets import TPU_DISABLED, Fleets
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Created, reached
+from trainmaster_local.memory.fleet import MemoryFleet
 
 
 @dataclass

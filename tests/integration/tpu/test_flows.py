@@ -31,11 +31,11 @@ from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning import orphans
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.fleets import Fleets
-from trainmaster.memory.bus import MemoryBus
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Fleet
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
 
 
 class Plane:

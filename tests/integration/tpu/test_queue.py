@@ -50,8 +50,8 @@ from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.operations import Operation
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import alpha_request, request, vm_of
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Fleet, NotCreated, Pending
+from trainmaster_local.memory.fleet import MemoryFleet
 
 DEFAULTS = VmDefaults("p", "", "global/networks/default", "")
 

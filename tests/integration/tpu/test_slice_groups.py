@@ -20,7 +20,7 @@ from trainmaster.core.model.vm import DirectiveAction, LossCause, Vm
 from trainmaster.flows import vm_ready
 from trainmaster.flows.commit.record import record
 from trainmaster.gcp.fleets import Fleets
-from trainmaster.memory.fleet import MemoryFleet
+from trainmaster_local.memory.fleet import MemoryFleet
 
 FIRST, SECOND = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 HOLD, RUN = DirectiveAction.HOLD, DirectiveAction.RUN

@@ -20,8 +20,8 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
 
 WINDOWS: Final = (timedelta(seconds=LEASE_S),)
 """The windows that can pass during a search. The others are at least fifteen minutes long."""

@@ -12,16 +12,16 @@ from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
-from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import Bus, Fleet, Store
-from trainmaster.simulator.world.function_ports import (
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.simulator.world.function_ports import (
     FunctionCrashed,
     InterceptedPort,
     SimAddressBook,
     run_sequentially,
 )
-from trainmaster.simulator.world.scheduler import START
+from trainmaster_local.simulator.world.scheduler import START
 
 Intercept = Callable[[str, Callable[[], Any]], Any]
 

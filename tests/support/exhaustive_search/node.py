@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
 
 Message = tuple[str, str]
 """Topic and data."""

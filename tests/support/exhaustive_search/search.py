@@ -36,11 +36,11 @@ from trainmaster.core.ledger import replay
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
-from trainmaster.simulator.invariants import ViolationError
-from trainmaster.simulator.world.scheduler import START
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.store import MemoryStore
+from trainmaster_local.simulator.invariants import ViolationError
+from trainmaster_local.simulator.world.scheduler import START
 
 MESSAGES_PER_SWEEP_MAX: Final = 10
 

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 from pydantic.fields import FieldInfo
 
 from tests.infra import iam_table
-from trainmaster.presentation.price import Price
+from trainmaster.core.model.money import Money
 from trainmaster.settings import PREFIX, Settings
 
 UNITS: Final = {"_s": "seconds", "_per_minute": "per minute"}
@@ -20,7 +20,7 @@ WORDS: Final[dict[Any, str]] = {
     int: "whole number",
     float: "number",
     dict[str, int]: "`RESOURCE=NUMBER,…`",
-    Price: "`AMOUNT CURRENCY`",
+    Money: "`AMOUNT CURRENCY`",
 }
 LISTS: Final = {
     "account_networks": "`ACCOUNT=NETWORK,…`",

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.support.world import World
-from trainmaster.cli.local.run_example import FaultPlan
+from trainmaster_local.cli.run_example import FaultPlan
 
 
 class Faults:

@@ -26,10 +26,10 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.settings import Settings
 from trainmaster.wiring import intake_deps as resources_wiring
 from trainmaster.wiring import objects as objects_wiring
+from trainmaster_local.memory.objects import MemoryObjects
 
 
 class Project(Inspection):
@@ -44,7 +44,7 @@ class Project(Inspection):
     def quotas(self, region: str) -> tuple[Quota, ...] | None:
         return self._quotas if region == "us-central1" else None
 
-    def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+    def api_permissions(self, permissions: Sequence[str]) -> frozenset[str]:
         return self._permissions & frozenset(permissions)
 
 

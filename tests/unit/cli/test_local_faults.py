@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from trainmaster.cli.local import commands
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.process.state import StackError
+from trainmaster_local.cli import commands
 
 VM = vm_name("digits_1", ReplicaId(TaskType.WORKER, 0))
 

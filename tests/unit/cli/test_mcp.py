@@ -31,7 +31,7 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.job_document import read_document
 from trainmaster.presentation.log_reader import LogLine
-from trainmaster.testing import Installation, MemoryApi
+from trainmaster_local.testing import Installation, MemoryApi
 
 FORMATS = Tools.formats(None).split("---\n")[1:]  # type: ignore[arg-type]
 EXAMPLE: dict[str, Any] = {"trainmaster": {"maxCost": "5 USD"}, **a_spec()}

@@ -17,7 +17,7 @@ from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.core.model.plan import Container, Plan, Program
-from trainmaster.memory.objects import MemoryObjects
+from trainmaster_local.memory.objects import MemoryObjects
 
 URI = "gs://bucket/trainer-0.1.tar.gz"
 

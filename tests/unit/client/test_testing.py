@@ -1,4 +1,4 @@
-"""`trainmaster.testing`: an installation in memory for users' own tests, and its example in
+"""`trainmaster_local.testing`: an installation in memory for users' own tests, and its example in
 docs/python.md.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.jobs import a_spec
 from trainmaster import Job, JobFailedError, PermanentError
-from trainmaster.testing import Installation
+from trainmaster_local.testing import Installation
 
 PAGE = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
 JOB_FILE = """

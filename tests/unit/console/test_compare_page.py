@@ -11,8 +11,8 @@ from tests.support.console_browser import add_progress, compared_world
 from tests.support.console_site import Site
 from tests.support.study import Study
 from trainmaster.errors import TemporaryError
-from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Loaded
+from trainmaster_local.memory.store import MemoryStore
 
 BOTH = "/compare?job=digits_1&job=digits_2"
 

@@ -14,8 +14,8 @@ from trainmaster.console.time_scale import time_scale
 from trainmaster.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import JobState
-from trainmaster.memory.store import MemoryStore
 from trainmaster.presentation.durations import duration_words
+from trainmaster_local.memory.store import MemoryStore
 
 
 def timeline_of(world: World, *, with_all: bool = False) -> Timeline:

@@ -18,7 +18,7 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.transitions.change import Effect
-from trainmaster.memory.bus import MemoryBus
+from trainmaster_local.memory.bus import MemoryBus
 
 PATHS = (
     "/jobs",
@@ -542,5 +542,7 @@ def test_static_files_are_immutable_and_nothing_else_is_served(site: Site) -> No
         response = site.get(address)
         assert response.status_code == 200
         assert "immutable" in response.headers["Cache-Control"]
+    for name in ("vendor/VENDOR.toml", "vendor", "vendor/no.css", "no.toml"):
+        assert site.get(f"/assets/{name}").status_code == 404
     assert site.get("/assets/../web.py").status_code in (400, 404)
     assert site.get("/assets/%2e%2e/web.py").status_code in (400, 404)

@@ -13,6 +13,8 @@ from trainmaster.core import timeouts
 
 SECONDS = {
     "STARTUP_TIMEOUT_S": 1_200,
+    "TAKE_TIMEOUT_S": 180,
+    "CHAIN_S": 86_400,
     "SETUP_MAX_S": 10_800,
     "AGENT_TIMEOUT": 900,
     "HELD_AGENT_TIMEOUT": 300,

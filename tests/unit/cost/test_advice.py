@@ -23,8 +23,8 @@ from trainmaster.cost.checkpoint_interval import (
 from trainmaster.cost.checkpoint_times import CheckpointTimes, Listing
 from trainmaster.cost.measured_rates import MeasuredRates, measure
 from trainmaster.cost.sku import Unknown
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import CreatedObject
+from trainmaster_local.memory.objects import MemoryObjects
 
 RATES = MeasuredRates(
     interruptions=4,

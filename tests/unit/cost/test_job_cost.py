@@ -27,11 +27,11 @@ from trainmaster.cost.job_cost import JobCost
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.cost.sku import Unknown
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import CreatedObject, ObjectTimes
 from trainmaster.presentation.cost_view import cost_view, money_words
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import usage
+from trainmaster_local.memory.objects import MemoryObjects
 
 
 class CountingObjects:

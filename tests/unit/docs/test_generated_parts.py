@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,18 @@ def test_unknown_part_is_an_error() -> None:
         complete(UNKNOWN)
 
 
-def test_pages_of_a_folder_are_completed_in_place(tmp_path: Path) -> None:
+def test_pages_of_a_folder_are_completed_and_indexed(tmp_path: Path) -> None:
+    (tmp_path / "mkdocs.yml").write_text("nav: [{Internals: docs/runtimes.md}]", encoding="utf-8")
+    assets = tmp_path / "docs" / "assets"
+    assets.mkdir(parents=True)
+    (assets / "synonyms.yaml").write_text("- [gpu, accelerator]", encoding="utf-8")
     page = tmp_path / "docs" / "runtimes.md"
-    page.parent.mkdir()
     page.write_text("# Runtimes\n\n<!-- make docs: runtimes -->\n<!-- end -->\n", encoding="utf-8")
     main(tmp_path)
     assert "| `2.21`, the default |" in page.read_text(encoding="utf-8")
+    script = (assets / "search-index.js").read_text(encoding="utf-8")
+    index = json.loads(script.removeprefix("window.searchIndex = ").removesuffix(";\n"))
+    assert index["pages"] == [
+        {"location": "docs/runtimes.html", "title": "Runtimes", "internal": True}
+    ]
+    assert any("2.21, the default" in text for _, text in index["passages"])

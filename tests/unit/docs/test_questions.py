@@ -1,11 +1,10 @@
 """The questions of questions.yaml are answered where the file says, within two links of the home
-page, and a search finds the page.
+page. `integration/browser/test_site_search.py` searches for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +17,6 @@ from tests.unit.docs.test_paths import BLOCK, PAGES, ROOT, links
 
 HOME = ROOT / "README.md"
 CLICKS_MAX = 2
-RESULTS = 10
-"""Results that a reader of the site's search sees at once."""
 HEADING = re.compile(r"(?m)^(#{1,6}) (.*)$")
 
 
@@ -100,41 +97,6 @@ def clicks() -> dict[Path, int]:
     return distance
 
 
-def words(text: str) -> Counter[str]:
-    """Return the words of a text as the site's search separates them."""
-    return Counter(re.findall(r"[a-z0-9.]+", text.lower()))
-
-
-@cache
-def index() -> list[tuple[Path, Counter[str], Counter[str]]]:
-    """Return page, words of the title, and words of the text of each section."""
-    return [
-        (part.page, words(part.text.partition("\n")[0]), words(part.text))
-        for page in PAGES
-        for part in sections(page)
-    ]
-
-
-def search(query: str) -> list[Path]:
-    """Return the pages of the best sections.
-
-    As the site's search does, this finds sections that contain all words of the query, each as
-    a word or the beginning of one. Titles weigh more.
-    """
-    wanted = list(words(query))
-    scores: list[tuple[float, Path]] = []
-    for page, title, text in index():
-        counts = [count_of(word, text) + 20 * count_of(word, title) for word in wanted]
-        if all(counts):
-            scores.append((sum(count / (count + 2) for count in counts), page))
-    best = sorted(scores, key=lambda item: -item[0])
-    return list(dict.fromkeys(page for _, page in best))[:RESULTS]
-
-
-def count_of(beginning: str, text: Counter[str]) -> int:
-    return sum(count for word, count in text.items() if word.startswith(beginning))
-
-
 @pytest.mark.parametrize("question", QUESTIONS, ids=[row.ask for row in QUESTIONS])
 def test_question_is_answered_where_the_file_says(question: Question) -> None:
     assert question.says.lower() in answer(question).lower()
@@ -143,8 +105,3 @@ def test_question_is_answered_where_the_file_says(question: Question) -> None:
 @pytest.mark.parametrize("question", QUESTIONS, ids=[row.ask for row in QUESTIONS])
 def test_answer_is_at_most_two_links_away_from_the_home_page(question: Question) -> None:
     assert clicks()[question.page] <= CLICKS_MAX
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=[row.ask for row in QUESTIONS])
-def test_search_finds_the_page_of_the_answer(question: Question) -> None:
-    assert question.page in search(question.search)

@@ -1,49 +1,78 @@
-"""docs/tutorial.md and the how-to pages: programs and job files are valid, mistakes get the answers
-that are shown.
+"""Programs, job files and commands of the tutorial and the how-to pages are valid.
+
+tests/e2e/pages runs the tutorial as it is printed.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainmaster.jobspec.accept import accept
-from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.job_document import with_default_region
 from trainmaster.jobspec.reading.parse_document import parse_document
+from trainmaster.wiring.folder_checks import check_folder, with_chosen_runtime
+from trainmaster.wiring.folders import job_of_folder
 
 PAGES = Path(__file__).parents[3] / "docs"
 PAGE = (PAGES / "tutorial.md").read_text(encoding="utf-8")
-PACKAGE = "gs://trainmaster-local/waves/trainer-0.0.0.tar.gz"
 
 
 def blocks(language: str, page: str = PAGE) -> list[str]:
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page)
 
 
-def job_file(text: str) -> dict[str, Any]:
-    """Return the job file as `submit --package-path` completes it."""
+def job_file(text: str, command: Sequence[str]) -> dict[str, Any]:
+    """Return the job file as `submit --folder` completes it."""
     document: dict[str, Any] = dict(parse_document(text.encode(), "job.yaml"))
-    document["trainingInput"] = {**document["trainingInput"], "packageUris": [PACKAGE]}
-    return {"jobId": "waves_1", **document}
+    training = {"region": "us-central1", **document["trainingInput"]}
+    return job_of_folder({"jobId": "waves_1", **document, "trainingInput": training}, command)
 
 
-def test_job_file_and_its_spot_vms_are_accepted() -> None:
-    job, spot = blocks("yaml")
-    accept(job_file(job), default_job_id=None)
-    accept(job_file(f"{job}{spot}"), default_job_id=None)
+def commands(page: str = PAGE) -> list[list[str]]:
+    """Return the commands behind `--` that a page submits, as words."""
+    lines = [
+        line for block in blocks("sh", page) for line in block.replace("\\\n", " ").splitlines()
+    ]
+    parts = [line.partition(" -- ")[2].partition(" || ")[0].split(" #")[0] for line in lines]
+    return [shlex.split(part) for part in parts if part]
 
 
-def test_job_file_of_an_existing_script_is_accepted() -> None:
-    (job,) = blocks("yaml", (PAGES / "pytorch-script.md").read_text(encoding="utf-8"))
-    accept(job_file(job), default_job_id=None)
+@pytest.mark.parametrize("name", ["tutorial.md", "from-torchrun.md"])
+def test_job_files_and_commands_of_a_page_are_accepted(name: str) -> None:
+    page = (PAGES / name).read_text(encoding="utf-8")
+    assert commands(page)
+    for text in blocks("yaml", page):
+        for command in commands(page):
+            accept(job_file(text, command), default_job_id=None)
+
+
+def test_folder_of_the_tutorial_has_nothing_to_refuse(tmp_path: Path) -> None:
+    (program,) = blocks("python")
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    parsed = parse_document(blocks("yaml")[0].encode(), "job.yaml")
+    job = with_default_region({"jobId": "waves_1", **parsed}, "us-central1")
+    for command in commands():
+        chosen, reason = with_chosen_runtime(job, tmp_path, command)
+        assert reason.startswith("runtime: pytorch-2.13, because train.py:")
+        assert check_folder(chosen, tmp_path, command) == []
+
+
+def test_first_line_of_the_readme_needs_no_more_than_a_folder() -> None:
+    first = blocks("sh", (PAGES.parent / "README.md").read_text(encoding="utf-8"))[0]
+    command = first.partition(" -- ")[2].partition("#")[0].split()
+    job = {"jobId": "own_1", "trainingInput": {"region": "us-central1"}}
+    accept(job_of_folder(job, command), default_job_id=None)
 
 
 @pytest.mark.parametrize(
-    "name", ["pytorch-script.md", "checkpoints.md", "save-on-notice.md", "python.md"]
+    "name", ["from-torchrun.md", "checkpoints.md", "save-on-notice.md", "python.md"]
 )
 def test_programs_of_a_page_are_python(name: str) -> None:
     programs = blocks("python", (PAGES / name).read_text(encoding="utf-8"))
@@ -55,19 +84,5 @@ def test_programs_of_a_page_are_python(name: str) -> None:
 def test_program_has_the_arguments_that_the_commands_pass() -> None:
     (program,) = blocks("python")
     flags = {node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)}
-    passed = [flag for line in blocks("sh") for flag in re.findall(r" -- (--[a-z-]+)", line)]
-    assert passed
-    assert {*passed, "--job-dir"} <= flags
-
-
-def test_mistakes_in_the_job_file_get_the_answers_of_the_page() -> None:
-    wrong = (
-        blocks("yaml")[0]
-        .replace("workerCount", "workersCount")
-        .replace("pytorch-2.13", "pytorch-2.31")
-    )
-    with pytest.raises(InvalidJob) as raised:
-        accept(job_file(wrong), default_job_id=None)
-    assert len(raised.value.problems) == 2
-    for problem in raised.value.problems:
-        assert f"{problem.field}: {problem.problem}"[:100] in PAGE
+    passed = {word for command in commands() for word in command if word.startswith("--")}
+    assert passed == {"--checkpoint", "--epochs"} <= flags

@@ -18,8 +18,8 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows import maintenance
 from trainmaster.flows.provisioning import vm_check
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import google_events
+from trainmaster_local.memory.fleet import MemoryFleet
 
 SWEEP_S = 60
 FORGOTTEN = "forgotten_1"

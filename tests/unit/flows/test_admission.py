@@ -120,7 +120,7 @@ def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
         """
         monkeypatch.setattr(store, "release_lease", release)
         store.release_lease(lease_of_pass)
-        assert admission.admit_all(world.deps) == {"urgent"}
+        assert admission.admit_all(world.fleet_deps, world.deps) == {"urgent"}
         world.deliver()
         release(lease)
 
@@ -147,11 +147,11 @@ def test_admission_token_from_before_another_admission_is_rejected(
         if not raced:
             raced.append(True)
             world.store._leases.clear()  # as if it had expired
-            admission.admit_all(world.deps)
+            admission.admit_all(world.fleet_deps, world.deps)
         return admission_token
 
     monkeypatch.setattr(world.store, "admission_token", raced_admission_token)
-    assert admission.admit_all(world.deps) == frozenset()
+    assert admission.admit_all(world.fleet_deps, world.deps) == frozenset()
     assert world.states() == {
         "first": JobState.PREPARING,
         "second": JobState.QUEUED,
@@ -168,10 +168,10 @@ def test_pass_that_loses_every_race_pauses_and_leaves_the_rest_to_the_next(
         patch.setattr(
             world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs())
         )
-        assert admission.admit_all(world.deps) == frozenset()
+        assert admission.admit_all(world.fleet_deps, world.deps) == frozenset()
     assert (world.now - before).total_seconds() > 0.5
     assert world.states()["urgent"] is JobState.QUEUED
-    assert admission.admit_all(world.deps) == {"urgent"}
+    assert admission.admit_all(world.fleet_deps, world.deps) == {"urgent"}
 
 
 def test_pass_beside_another_one_is_repeated_if_jobs_came_meanwhile(
@@ -191,7 +191,7 @@ def test_pass_beside_another_one_is_repeated_if_jobs_came_meanwhile(
         return result
 
     monkeypatch.setattr(admission, "_run_pass", run_beside_a_submission)
-    admission.admit_all(world.deps)
+    admission.admit_all(world.fleet_deps, world.deps)
     world.deliver()
     assert world.states()["late"] is JobState.PREPARING
 
@@ -314,12 +314,12 @@ def test_job_behind_the_stored_part_of_the_queue_is_left_to_the_passes(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "STORED_MAX", 1)
-    admission.admit_all(world.deps)
+    admission.admit_all(world.fleet_deps, world.deps)
     assert set(world.store.queue().waits) == {"urgent"}
     assert world.store.queue().is_cut
     loaded = world.store.load("second")
     assert loaded is not None
-    assert admission.admit(loaded.state.job, world.deps) is Admission.WAITS
+    assert admission.admit(loaded.state.job, world.fleet_deps, world.deps) is Admission.WAITS
 
 
 @pytest.mark.parametrize("queued", [10, 40])
@@ -364,7 +364,7 @@ def test_queue_that_drains_at_once_costs_a_constant_number_of_reads_per_job(queu
     world.limits["vcpus"] = 12 * (queued + 1)
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
-    assert len(admission.admit_all(deps)) == queued
+    assert len(admission.admit_all(world.fleet_deps, deps)) == queued
     assert counts.reads <= 4 * queued + 10
     assert len(world.bus.drain()) == queued, "one provisioning request for each job"
 

@@ -16,8 +16,8 @@ from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated
+from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B, C = (f"us-central1-{letter}" for letter in "abc")
 

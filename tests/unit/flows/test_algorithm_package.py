@@ -11,7 +11,7 @@ from tests.support.world import World
 from trainmaster.core.model.package_uri import with_hash
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.memory.objects import MemoryObjects
+from trainmaster_local.memory.objects import MemoryObjects
 
 HASH = "ab" * 32
 PACKAGE = f"gs://stage/algorithms/{HASH}/trainmaster_algorithms-1.0-py3-none-any.whl"

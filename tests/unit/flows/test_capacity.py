@@ -22,8 +22,8 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
+from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 

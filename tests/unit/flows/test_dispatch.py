@@ -8,10 +8,10 @@ from datetime import timedelta
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.flows.dispatch import AGENT_EVENTS, handlers_by_topic
-from trainmaster.memory.bus import MemoryBus
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
+from trainmaster_local.memory.bus import MemoryBus
+from trainmaster_local.memory.objects import MemoryObjects
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 TOPICS = {value for name, value in vars(topics).items() if name.isupper()}

@@ -13,7 +13,7 @@ from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reporting.explain import condense
 from trainmaster.errors import TemporaryError
-from trainmaster.memory.fleet import MemoryFleet
+from trainmaster_local.memory.fleet import MemoryFleet
 
 ON_A_SLICE = {
     "scaleTier": "CUSTOM",

@@ -19,8 +19,8 @@ from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import user_requests
 from trainmaster.flows.commit import notify
-from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import topics
+from trainmaster_local.memory.bus import MemoryBus
 
 
 class BrokenBus:

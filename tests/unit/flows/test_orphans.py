@@ -28,10 +28,10 @@ from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.provisioning import orphans, vm_check
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Orphan
+from trainmaster_local.memory.fleet import MemoryFleet
 
 
 def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(

@@ -21,8 +21,8 @@ from trainmaster.core.events.job_events import CAUSES_MAX
 from trainmaster.core.reporting.explain import next_steps, shown_entries
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import record
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import NotCreated, ZonesUnreachableError
+from trainmaster_local.memory.fleet import MemoryFleet
 
 ZONES: Final = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 CALLS: Final = ("list_vms", "list_all", "create", "delete", "write_directive", "last_heartbeat")

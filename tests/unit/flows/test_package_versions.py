@@ -21,9 +21,9 @@ from trainmaster.core.model.plan import Container
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
+from trainmaster_local.memory.objects import MemoryObjects
 
 DIGEST = "sha256:" + "a" * 64
 

@@ -29,10 +29,10 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.flows import user_requests
 from trainmaster.jobspec.accept import accept
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 from trainmaster.presentation.job_view import job_view
+from trainmaster_local.memory.fleet import MemoryFleet
+from trainmaster_local.memory.objects import MemoryObjects
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 EAST = tuple(f"us-east1-{letter}" for letter in "bcd")

@@ -26,10 +26,10 @@ from trainmaster.flows.provisioning.reconciliation import (
     REQUESTS_MAX,
     ROUNDS_MAX,
 )
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
 from trainmaster.ports import CreateOutcome, Loaded, Pending, PendingEntries
+from trainmaster_local.memory.fleet import MemoryFleet
 
 
 def requests(world: World) -> list[ProvisionRequest]:

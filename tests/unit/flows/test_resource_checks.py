@@ -17,8 +17,8 @@ from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.plan import Substitution
 from trainmaster.errors import PermanentError
 from trainmaster.flows import upload
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
+from trainmaster_local.memory.objects import MemoryObjects
 
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"

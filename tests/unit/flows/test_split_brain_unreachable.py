@@ -17,8 +17,8 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
+from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B = "us-central1-a", "us-central1-b"
 STOCKOUT = NotCreated(CapacityErrorKind.STOCKOUT, "STOCKOUT", "none")

@@ -10,8 +10,8 @@ from trainmaster.core.events import CancelRequested
 from trainmaster.flows import tune
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
-from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging.internal_requests import TuneRequest
+from trainmaster_local.memory.store import MemoryStore
 
 
 def test_cancelled_tuning_job_cancels_its_trials_and_records_their_end(study: Study) -> None:

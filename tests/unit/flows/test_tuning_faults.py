@@ -20,10 +20,10 @@ from trainmaster.flows import tune
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
-from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, decode_tune
 from trainmaster.ports import Bus, Store
+from trainmaster_local.memory.bus import MemoryBus
 
 
 def test_messages_delivered_twice_give_the_same_trials(

@@ -18,9 +18,9 @@ from trainmaster.core.events import CancelRequested
 from trainmaster.core.model.vm import LabelledVm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
-from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import ZonesUnreachableError, reached
+from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B = "us-central1-a", "us-central1-b"
 TEN_MINUTES = 10

@@ -17,8 +17,8 @@ from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.user_requests import delete_job
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import google_events, topics
+from trainmaster_local.memory.objects import MemoryObjects
 
 PACKAGE = "gs://bucket/trainer-0.1.tar.gz"
 NIGHTLY = "gs://bucket/jobs/nightly.yaml"

@@ -20,10 +20,10 @@ from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.core.model.job import JobState
 from trainmaster.cost.price_list import write_price_list
 from trainmaster.errors import PermanentError
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services, log_reader, price_list
 from trainmaster_emulators.services.iap_issuer import IapIssuer
+from trainmaster_local.memory.objects import MemoryObjects
 
 SOURCE = Path(__file__).parents[3] / "functions" / "console.py"
 AUDIENCE = "/projects/17/locations/us-central1/services/trainmaster-console"

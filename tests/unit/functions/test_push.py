@@ -17,10 +17,10 @@ from flask.testing import FlaskClient
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.memory.bus import Message
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services, fleet, intake_deps
+from trainmaster_local.memory.bus import Message
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 SECRET = "eyJhbGciOiJSUzI1NiJ9.secret"

@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from trainmaster.presentation.price import Price
+from trainmaster.core.model.money import read_money
 from trainmaster.settings import Addressing, Settings, read_settings
 
 
@@ -100,7 +100,7 @@ def test_price_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "")
     assert settings().ml_unit_price is None
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "0.49 USD")
-    assert settings().ml_unit_price == Price(0.49, "USD")
+    assert settings().ml_unit_price == read_money("0.49 USD")
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import submit, upload
 from trainmaster.jobspec.accept import accept
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings
+from trainmaster_local.memory.objects import MemoryObjects
 
 ACCOUNT: Final = "finance-prod@my-project.iam.gserviceaccount.com"
 NETWORK: Final = "projects/123/global/networks/prod"

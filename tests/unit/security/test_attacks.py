@@ -31,11 +31,11 @@ from trainmaster.flows.upload import FILE_BYTES_MAX
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.memory.access import MemoryAccess
-from trainmaster.memory.objects import MemoryObjects
 from trainmaster.presentation.log_reader import LogLine
 from trainmaster.presentation.printable import make_visible
 from trainmaster.wiring.fleet import agent_files
+from trainmaster_local.memory.access import MemoryAccess
+from trainmaster_local.memory.objects import MemoryObjects
 
 TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 METACHARACTERS: Final = (

@@ -10,7 +10,7 @@ from statistics import correlation, mean
 import pytest
 
 from bench.arena import ONE_REGION, ZONES, compare
-from trainmaster.simulator.weather import Alternating, Climate, Weather
+from trainmaster_local.simulator.weather import Alternating, Climate, Weather
 
 ZONE = "us-central1-a"
 HOUR_S = 3600.0

@@ -40,6 +40,8 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import VmShutdownNotice
 if TYPE_CHECKING:
     from trainmaster.agent.setup.setup import SetupResult
 
+ANOTHER_JOB = 76
+"""Exit status after which the startup script starts the agent that the metadata names now."""
 SIGNAL_SKEW_MAX_S = 0.3
 """How far apart a shutdown's signals to the program and to the agent may arrive."""
 STATUSES_AFTER_SIGTERM = (0, 128 + signal.SIGTERM)
@@ -110,6 +112,10 @@ class Agent:
         self._prepared: IncarnationKey | None = None
         """The incarnation that the VM was set up for, in WAITING."""
         self._secrets: Mapping[str, str] = {}
+        self.exit_status = 0
+        """Status of the agent's process: `ANOTHER_JOB` if the startup script must start the agent
+        again at once, for another job.
+        """
         self._shutdown_at = -math.inf
         """When the shutdown of the VM began, by the monotonic clock."""
 
@@ -134,6 +140,9 @@ class Agent:
         except (KeyError, TypeError, ValueError) as error:
             self._console.log(f"Ignoring a directive that cannot be read ({error}): {text[:200]!r}")
             return
+        if directive.tenure != self._config.tenure:
+            self._on_other_tenure(directive)
+            return
         attempt, incarnation = directive.key
         words = f"{directive.action} attempt {attempt}, incarnation {incarnation}."
         current = self._run_state.desired
@@ -150,6 +159,29 @@ class Agent:
         self._run_state.settle_previous_run(directive)
         self._saving.on_directive(directive)
         self._reconcile()
+
+    def _on_other_tenure(self, directive: ReceivedDirective) -> None:
+        """Leave this VM to the agent of the job that has taken it, once nothing runs any more. A
+        directive of an earlier job means nothing.
+        """
+        if directive.tenure < self._config.tenure or self.exit_status == ANOTHER_JOB:
+            return
+        self._console.log("Another job has taken this VM: ending what runs.")
+        self.exit_status = ANOTHER_JOB
+        if self._run_state.desired is not None:
+            stop = replace(self._run_state.desired, action="stop")
+            self._run_state.set_desired(stop, is_running=self._program is not None)
+        self._setup.cancel()
+        self._launcher.cancel()
+        self._reporter.stop_repeating()
+        self._leave_if_idle()
+        self._reconcile()
+
+    def _leave_if_idle(self) -> None:
+        """Enter the last state if another job has taken this VM, and no program runs."""
+        is_leaving = self.exit_status == ANOTHER_JOB and self._program is None
+        if is_leaving and self._state is not AgentState.FINISHED:
+            self._move(AgentState.FINISHED)
 
     def _on_setup_done(self, result: SetupResult) -> None:
         if self._state is AgentState.FINISHED:
@@ -192,6 +224,7 @@ class Agent:
         self._move(AgentState.FINISHED if is_shutting_down else AgentState.IDLE)
         self._shutdown_notice.on_idle()
         self.stall_watch.stop()
+        self._leave_if_idle()
         if self._run_state.is_closed:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif is_shutting_down or has_saved:

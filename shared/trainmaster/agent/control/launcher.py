@@ -53,6 +53,7 @@ from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.collector import PROGRESS_FOLDER, ProgressCollector
 from trainmaster.agent.setup.gcs_mount import GcsMount
+from trainmaster.agent.setup.package_layers import program_folders, user_base
 from trainmaster.agent.workspace import Workspace
 
 STACK_GRACE_S = 2.0
@@ -313,9 +314,8 @@ class Launcher:
             if name != "PYTHONNOUSERSITE"
         }
         # Where pip installs the commands of the job's packages, such as `ray` and `accelerate`.
-        inherited["PATH"] = os.pathsep.join(
-            [f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)]
-        )
+        inherited["PATH"] = os.pathsep.join([*program_folders(), inherited.get("PATH", os.defpath)])
+        inherited.update(user_base())
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
         for lock in Path.home().glob(COMPILER_LOCKS):

@@ -46,6 +46,8 @@ class ReceivedDirective:
 
     0: never.
     """
+    tenure: int = 1
+    """Number of the time in which a job holds this VM."""
     asks_peers: bool = False
     """With `save`: no VM is about to stop. This agent asks all members to save, because more
     members can join, or because the job ends.
@@ -182,6 +184,11 @@ class VmConfig:
     """Shortest time for which a program must be still to be ended; None: it is not."""
     channel: ChannelConfig | None = None
     """None: the job has no peer channel."""
+    tenure: int = 1
+    """Number of the time in which a job holds this VM."""
+    tenure_key: str = field(default="", repr=False)
+    """Secret of this tenure, the last part of tokens' audiences; empty: no other job takes this VM.
+    """
 
     @property
     def saves_together(self) -> bool:
@@ -289,6 +296,7 @@ def parse_directive(text: str) -> ReceivedDirective:
         without=tuple(int(rank) for rank in stored.get("without", ())),
         paid_until=float(stored.get("paid_until", 0)),
         asks_peers=bool(stored.get("asks_peers")),
+        tenure=int(stored.get("tenure", 1)),
     )
 
 

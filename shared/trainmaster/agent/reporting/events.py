@@ -144,6 +144,7 @@ class EventReporter:
             config.task_type,
             self._index,
             key.incarnation,
+            *([config.tenure_key] if config.tenure_key else []),
         )
         return Event(
             topic=config.topics[topic],

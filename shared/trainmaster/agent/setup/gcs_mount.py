@@ -66,6 +66,16 @@ _UPLOAD_FAILED = re.compile(r"severity=ERROR .*\b(Write|Flush|Sync|Release)File(
 """Source: gcsfuse's internal/fs/wrappers/error_mapping.go, and the error log of
 github.com/jacobsa/fuse.
 """
+_DELETED = re.compile(r"(?<![^\s\"(])unlinked(?![^\s\".,:;)])")
+"""The word in a message of gcsfuse, and no part of a path."""
+
+
+def is_lost_upload(line: str) -> bool:
+    """Return whether a line of gcsfuse's log says that a file could not be saved.
+
+    A file that the program has deleted has nothing to save.
+    """
+    return bool(_UPLOAD_FAILED.search(line)) and not _DELETED.search(line)
 
 
 class GcsMount:
@@ -278,8 +288,7 @@ class GcsMount:
             lines.append(line.strip())
             if "severity=ERROR" in line or "severity=WARNING" in line:
                 self._workspace.log(f"gcsfuse: {line.strip()}")
-            is_deleted = "unlinked" in line  # such a file has nothing to save
-            if _UPLOAD_FAILED.search(line) and not is_deleted:
+            if is_lost_upload(line):
                 self._errors.append(line.strip())
 
     def _unmount(self, process: subprocess.Popen[str]) -> str:

@@ -12,6 +12,7 @@ from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.package_index import PackageIndex
+from trainmaster.agent.setup.package_layers import user_base
 from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
 from trainmaster.agent.workspace import Workspace
 
@@ -49,7 +50,7 @@ class Pip:
             f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}"
         )
         command = [sys.executable, "-m", "pip", "install", "--user", *options, *extra, *names]
-        env = {**self._env, **self._index.environment()}
+        env = {**self._env, **user_base(), **self._index.environment()}
         return self._runner.run(lambda: Program(command, self._workspace, env=env, cwd=folder))
 
 

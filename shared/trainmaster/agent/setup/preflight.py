@@ -61,6 +61,10 @@ class Preflight:
     pause: Callable[[float], object]
     finding: str = ""
     """What the last preflight has found; empty: nothing."""
+    leftover: str = ""
+    """What the last job has left on this VM and cannot be removed: it counts even if the preflight
+    is off.
+    """
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self, *, is_first: bool) -> None:
@@ -89,10 +93,11 @@ class Preflight:
         """
         for thread in self._threads:
             thread.join(max(0.0, self._deadline - time.monotonic()))
-        self.finding = "; ".join(self._found) if self._threads else ""
+        found = [self.leftover] if self.leftover else []
+        self.finding = "; ".join([*found, *(self._found if self._threads else [])])
         if self.finding:
             self.workspace.log(f"This machine failed the preflight: {self.finding}.")
-        if not self.finding or self.config.preflight != "on":
+        if not self.finding or (self.config.preflight != "on" and not self.leftover):
             return None
         return new_setup_error(UNFIT, self.finding, transient=True).failure
 

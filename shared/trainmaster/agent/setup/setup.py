@@ -23,6 +23,7 @@ from trainmaster.agent.setup.gcs_mount import GcsMount
 from trainmaster.agent.setup.gpu_driver import wait_for_driver
 from trainmaster.agent.setup.job_packages import JobPackages
 from trainmaster.agent.setup.package_index import PackageIndex
+from trainmaster.agent.setup.package_layers import PackageLayers
 from trainmaster.agent.setup.pip import Pip
 from trainmaster.agent.setup.preflight import Preflight
 from trainmaster.agent.setup.runtime_packages import RuntimePackages
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that it uses
         self,
         identity: AgentIdentity,
         workspace: Workspace,
@@ -46,7 +47,9 @@ class Setup:
         secret_manager: GoogleApi,
         find_engine: Callable[[], ContainerEngine | None],
         pause: Callable[[float], object] = time.sleep,
+        leftover: str = "",
     ) -> None:
+        """`leftover`: what the VM's last job has left and cannot be removed."""
         self._identity = identity
         self._config = identity.config
         self._workspace = workspace
@@ -64,7 +67,7 @@ class Setup:
         self._find_engine = find_engine
         self.gcs = GcsMount(self._config, workspace, metadata, storage, self._runner)
         """What the program finds below /gcs."""
-        self.preflight = Preflight(self._config, workspace, metadata, pause)
+        self.preflight = Preflight(self._config, workspace, metadata, pause, leftover=leftover)
 
     def prepare(self, *, is_installed: bool) -> SetupResult:
         """Prepare one start. May be repeated.
@@ -80,9 +83,7 @@ class Setup:
                 self._ensure_image(self._config.container.image)
             else:
                 self._workspace.log(f"Running module {self._config.python_module}.")
-                if not is_installed:
-                    self._runtime_packages.install(self._config.packages)
-                    self._job_packages.install(self._config.package_uris)
+                self._install_packages(is_installed=is_installed)
             self.gcs.mount()
             result: SetupResult = self._secrets.read(self._config.secrets)
         except SetupError as error:
@@ -93,6 +94,30 @@ class Setup:
     def cancel(self) -> None:
         """End the programs that `prepare` runs. May be called from any thread."""
         self._runner.cancel()
+
+    def _install_packages(self, *, is_installed: bool) -> None:
+        """Install the packages, in layers if another job may take this VM."""
+        config = self._config
+        work = self._workspace.work
+        layers = None
+        if config.tenure_key:
+            layers = PackageLayers(work, config.packages, config.package_uris)
+        if is_installed:
+            if layers is not None:
+                layers.enter()
+            return
+
+        def install_runtime() -> None:
+            self._runtime_packages.install(config.packages)
+
+        def install_packages() -> None:
+            self._job_packages.install(config.package_uris)
+
+        if layers is not None:
+            layers.install(install_runtime, install_packages)
+        else:
+            install_runtime()
+            install_packages()
 
     def _ensure_image(self, image: str) -> None:
         engine = self._find_engine()

@@ -30,7 +30,7 @@ from trainmaster.cli.doctor.first_day_checks import (
 from trainmaster.cli.doctor.function_checks import check_functions
 from trainmaster.cli.doctor.policy_checks import check_policies
 from trainmaster.cli.doctor.quota_checks import check_quotas
-from trainmaster.cli.doctor.remedies import SEE_WHETHER_IT_EXISTS, Remedies
+from trainmaster.cli.doctor.remedies import ASK_FOR_API, SEE_WHETHER_IT_EXISTS, Remedies
 from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
 from trainmaster.cli.doctor.topic_checks import (
     EVENT_TOPICS,
@@ -55,17 +55,14 @@ from trainmaster.wiring.installation import BUCKET, WORKER_SERVICE_ACCOUNT
 CLOCK_ERROR_MAX_S: Final = 60.0
 JOB_FILES: Final = "jobs/"
 PERMISSIONS: Final = (
-    *sorted(REQUIRED_PERMISSIONS),
+    "resourcemanager.projects.get",
     *(f"datastore.entities.{verb}" for verb in ("get", "list", "create", "update")),
     "logging.logEntries.list",
     "monitoring.timeSeries.list",
 )
-"""Permissions on the project that a user of the API and of this command line needs."""
+"""Permissions on the project that a user of this command line needs."""
 Check = Callable[[], Iterator[Finding]]
-ROLES: Final = (
-    "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer,"
-    " roles/browser"
-)
+ROLES: Final = "roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
 
 
 def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
@@ -158,6 +155,12 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
     fix = f"on the project, get the roles that contain them: {ROLES}"
     yield permissions(
         PERMISSIONS, inspection.permissions(PERMISSIONS), "your permissions on the project", fix
+    )
+    yield permissions(
+        REQUIRED_PERMISSIONS,
+        inspection.api_permissions(REQUIRED_PERMISSIONS),
+        "your permissions to call the API",
+        ASK_FOR_API,
     )
 
 

@@ -22,6 +22,7 @@ from trainmaster.cli.doctor.findings import (
     problem,
 )
 from trainmaster.cli.doctor.program_checks import check_programs
+from trainmaster.cli.doctor.remedies import ASK_FOR_API
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -89,13 +90,9 @@ def check_job(
         spec, values.regions, lambda: prices, datetime.now(UTC), values.limits, objects
     )
     yield from _check_region(spec, wrong_place, inspection)
-    granted = inspection.permissions(SUBMIT_PERMISSIONS)
-    yield permissions(
-        SUBMIT_PERMISSIONS,
-        granted,
-        "your permission to create the job",
-        "get roles/aiplatform.user",
-    )
+    granted = inspection.api_permissions(SUBMIT_PERMISSIONS)
+    what = "your permission to create the job"
+    yield permissions(SUBMIT_PERMISSIONS, granted, what, ASK_FOR_API)
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)

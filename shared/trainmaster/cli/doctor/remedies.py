@@ -10,6 +10,10 @@ from trainmaster.cli.doctor.findings import CREATE_IT
 from trainmaster.gcp.tools.inspection import InspectionError
 
 LOG_IN: Final = "log in: gcloud auth application-default login"
+ASK_FOR_API: Final = (
+    "ask who runs Terraform for an entry in `api_users` of infra/; to read jobs only, in"
+    " `api_viewers`"
+)
 SEE_WHETHER_IT_EXISTS: Final = (
     "check that it exists and can be reached, and run `trainmaster doctor` again"
 )

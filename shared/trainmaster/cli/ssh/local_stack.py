@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from trainmaster.cli.local_distribution import running_stack
 from trainmaster.cli.ssh.target import Target
 from trainmaster.errors import PermanentError
 
@@ -31,7 +32,7 @@ def run(target: Target, command: str) -> int:
     Standard input, output and the terminal are those of this process. Raises PermanentError if the
     VM does not run.
     """
-    pid = _init_of(target)
+    pid = running_stack().init_process(target.vm, target.host)
     try:
         vm = os.pidfd_open(pid)
         environment = _environment(pid)
@@ -45,20 +46,6 @@ def run(target: Target, command: str) -> int:
         return _run_until_vm_ends([*enter, *words], environment, folder, vm)
     finally:
         os.close(vm)
-
-
-def _init_of(target: Target) -> int:
-    """Return the process id of the VM's first process."""
-    from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
-
-    try:
-        from trainmaster_emulators.process import state
-        from trainmaster_emulators.services.fault_client import FaultClient
-        from trainmaster_emulators.stack import stack
-    except ModuleNotFoundError:
-        raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    client = FaultClient(stack.find(state.find_state_dir(None)))
-    return int(client.processes(target.vm, target.host)["init"])
 
 
 def _environment(pid: int) -> dict[str, str]:

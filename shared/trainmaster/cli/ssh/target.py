@@ -55,7 +55,7 @@ def find_target(state: State, replica: str, host: int) -> Target:
     _require_vm(job, found)
     program = job.plan.program_of(replica_id.task_type)
     return Target(
-        vm=vm_name(job.job_id, replica_id),
+        vm=vm_name(job.set_id, replica_id),
         zone=job.zone,
         is_tpu=group.tpu is not None,
         host=host,

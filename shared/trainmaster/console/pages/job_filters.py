@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from trainmaster.console.pages.job_order import JobOrder, read_job_order
 from trainmaster.console.pages.times import parse_time
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.reporting.submission_origin import owner
+from trainmaster.core.model.owner import owner
 from trainmaster.errors import PermanentError
 from trainmaster.ports import JobPosition
 from trainmaster.presentation.job_view import display_name

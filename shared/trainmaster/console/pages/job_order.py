@@ -14,7 +14,7 @@ from typing import Final
 
 from trainmaster.console.pages.job_rows import Measured, cost_of, gpu_count
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.reporting.submission_origin import owner
+from trainmaster.core.model.owner import owner
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError

@@ -38,7 +38,7 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
         raise NotFoundError(f"{job_id} is a tuning job: its trials have replicas")
     replica_id = parse_replica(replica, job)
     plan, task_type = job.plan, replica_id.task_type
-    names = {other: vm_name(job_id, other) for other in plan.replica_ids}
+    names = {other: vm_name(job.set_id, other) for other in plan.replica_ids}
     cluster = Cluster(
         job,
         console.project,

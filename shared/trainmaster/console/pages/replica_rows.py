@@ -42,7 +42,7 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
                 else state_word(state.job, replica).lower()
             ),
             replica.incarnation,
-            vm_name(state.job.job_id, replica.replica_id),
+            vm_name(state.job.set_id, replica.replica_id),
             replica.vm_generation,
             f"{replica.restarts_used} of {RESTARTS_MAX}",
             replica.replaced,

@@ -14,12 +14,12 @@ from cachetools import TTLCache, cached
 from trainmaster.console.actions import Actions, Denied
 from trainmaster.console.caches import LedgerCache
 from trainmaster.console.pages.log_window import ReadLog, Tail, read_tail
+from trainmaster.core.model.money import Money
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.cost.report import CostSources
 from trainmaster.errors import PermanentError
 from trainmaster.ports import AddressBook, Store
 from trainmaster.ports.metrics import MetricReader
-from trainmaster.presentation.price import Price
 
 PAGE_TIME_STEP_S: Final = 15
 TAILS_MAX: Final = 256
@@ -41,7 +41,7 @@ class Console:
     address_book: AddressBook
     clock: Callable[[], datetime]
     limits: Limits
-    ml_unit_price: Price | None
+    ml_unit_price: Money | None
     actions: Actions
     version: str = ""
     log_project: str = ""

@@ -23,6 +23,7 @@ from trainmaster.core.actions.job_actions import (
     FailJob,
     JobAction,
     NoteCost,
+    ReleaseMachines,
     RerunJob,
     SaveRound,
     SetLabels,

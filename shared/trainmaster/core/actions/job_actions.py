@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 
 from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.machine_set import Taken
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import Saving
+from trainmaster.core.model.round import SaveRequest
 from trainmaster.core.model.tuning import Measurement
 
 
@@ -36,6 +38,8 @@ class BeginPreparing:
     """
     next_at: datetime | None = None
     """Earliest time of the first request; None: at once."""
+    taken: Taken | None = None
+    """The kept machines that the job takes. Not stored if it is None."""
     kind: Literal["begin_preparing"] = "begin_preparing"
 
 
@@ -97,7 +101,7 @@ class SaveRound:
 
     number: int
     """The round."""
-    saving: Saving
+    saving: SaveRequest
     kind: Literal["save_round"] = "save_round"
 
 
@@ -193,7 +197,7 @@ class NoteCost:
     """Note what the job has cost at most, and when that is computed next."""
 
     next_at: datetime
-    spent: float
+    spent: Decimal
     """In the currency of the cap."""
     computed_at: datetime
     kind: Literal["note_cost"] = "note_cost"
@@ -218,6 +222,13 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseMachines:
+    """Let nobody take the machines that the job keeps, so that they are deleted."""
+
+    kind: Literal["release_machines"] = "release_machines"
+
+
+@dataclass(frozen=True, slots=True)
 class CompleteTuning:
     """End a tuning job as SUCCEEDED."""
 
@@ -238,5 +249,6 @@ JobAction = (
     | NoteCost
     | SetLabels
     | DeleteJob
+    | ReleaseMachines
     | CompleteTuning
 )

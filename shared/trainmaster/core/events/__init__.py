@@ -20,6 +20,7 @@ from trainmaster.core.events.job_events import (
     DeleteRequested,
     JobSubmitted,
     LabelsChanged,
+    MachinesReleased,
     MembersJoin,
     ProvisioningStarted,
     VmsNotCreated,
@@ -64,6 +65,7 @@ JobEvent = (
     | CostChecked
     | LabelsChanged
     | DeleteRequested
+    | MachinesReleased
     | DeadlinePassed
 )
 TuningEvent = (

@@ -6,6 +6,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -13,6 +14,7 @@ from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import End
 from trainmaster.core.model.capacity import Prospect
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.machine_set import ReleaseCause, Taken
 from trainmaster.core.model.replica_id import ReplicaId
 
 CAUSES_MAX: Final = 256
@@ -64,11 +66,19 @@ class ProvisioningStarted(JobEventBase):
     """
     outlook: tuple[Prospect, ...] = ()
     """The prospects of the plan's zones; empty: there is one zone."""
+    taken: Taken | None = None
+    """The kept machines that it takes. Not stored if it is None."""
+    misfit: str | None = None
+    """Why a job that may take machines takes none, as a sentence. Not stored if it is None."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
     def key(self) -> str:
         return "preparing"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=self.taken is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +234,24 @@ class VmsOutOfReach(JobEventBase):
 
 
 @dataclass(frozen=True, slots=True)
+class MachinesReleased(JobEventBase):
+    """The machines that an ended job keeps are needed no longer, or for something else."""
+
+    job_id: str
+    """The holder of the machine set."""
+    tenure: int
+    cause: ReleaseCause
+    at: datetime
+    by: str = ""
+    """Who released them: a user, or the job that needs what they use; empty: nobody."""
+    kind: Literal["machines_released"] = "machines_released"
+
+    @property
+    def key(self) -> str:
+        return f"machines-released-{self.tenure}"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested(JobEventBase):
     """A user, or the tuning job of a trial, requested that the job be cancelled."""
 
@@ -288,7 +316,7 @@ class CostChecked(JobEventBase):
     """The sweep computed what a job with `maxCost` has cost."""
 
     job_id: str
-    spent: float
+    spent: Decimal
     """The most that it has cost until `at`, in the currency of its cap."""
     at: datetime
     kind: Literal["cost_checked"] = "cost_checked"

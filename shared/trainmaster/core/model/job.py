@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.machine_set import HeldMachines, MachineSet
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
@@ -171,8 +172,20 @@ class Job:
     The commit of the submission draws it, so it is in no event and no decision, and a replay cannot
     know it. Only the VM configuration shows it.
     """
+    machines: HeldMachines | None = None
+    """Its machine set; None: the job neither takes nor keeps machines. Not stored if it is None."""
     version: int = 1
     """Number of writes of this document."""
+
+    @property
+    def set_id(self) -> str:
+        """The id in the names and labels of its VMs: that of the job which created them."""
+        return self.machines.set_id if self.machines else self.job_id
+
+    @property
+    def tenure(self) -> int:
+        """Number of the time in which its machine set has a holder."""
+        return self.machines.tenure if self.machines else 1
 
     @property
     def zone(self) -> str:
@@ -221,6 +234,24 @@ class State:
 
     They are only read once its restarts are spent.
     """
+    machine_set: MachineSet | None = field(default=None, compare=False)
+    """The document of the job's machine set.
+
+    None: nobody has ended who kept its machines, or the job has no `machines`. Other jobs write it,
+    too, so the job's ledger does not determine it.
+    """
+
+    @property
+    def keeps_machines(self) -> bool:
+        """Whether the job has ended, and its machines wait for a next job."""
+        machines = self.machine_set
+        return machines is not None and machines.is_kept and machines.holder == self.job.job_id
+
+    @property
+    def holds_machines(self) -> bool:
+        """Whether the VMs of the job's machine set are still its own."""
+        machines = self.machine_set
+        return machines is None or machines.holder == self.job.job_id
 
     def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
         """Return the replica of this attempt; None if it does not exist or was not loaded."""

@@ -7,7 +7,7 @@
      ├── image: BootImage                    boot disk, runtime
      ├── limits: Limits                      time, cost, priority
      ├── restarts: Restarts                  exit policy, gang, elastic
-     ├── saving: Saving                      signal, whom a notice reaches
+     ├── saving: SavePolicy                  signal, whom a notice reaches
      ├── watching: Watching                  preflight, stalls, trackers
      ├── access: Access                      account, network, key, buckets
      └── origin: Origin                      format, algorithm, substitutions
@@ -21,16 +21,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from math import inf
 
 from trainmaster.core.model.exit_policy import ExitPolicy
+from trainmaster.core.model.money import ZERO, Money
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.model.saving import Saving
+from trainmaster.core.model.saving import SavePolicy
 from trainmaster.core.model.watching import Watching
 from trainmaster.core.timeouts import (
+    CHAIN_S,
     COST_CHECK_MIN_S,
     COST_CHECK_SHARE,
     COST_RESERVE_S,
@@ -211,21 +214,24 @@ class Rate:
     task_type: TaskType
     bought: str
     """Kind of the price class."""
-    per_hour: float
+    per_hour: Decimal
+    """In the currency of the cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """`trainmaster.maxCost`: what the job's machines may cost at list prices."""
+    """`trainmaster.maxCost`: what the job's machines may cost at list prices.
 
-    amount: float
-    currency: str
-    per_hour: float = 0.0
+    All amounts are in the currency of the limit.
+    """
+
+    limit: Money
+    per_hour: Decimal = ZERO
     """The most that all machines of the job can cost per hour; 0: prices are not known yet."""
-    least_per_hour: float = 0.0
+    least_per_hour: Decimal = ZERO
     """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
-    spent: float = 0.0
+    spent: Decimal = ZERO
     """The most that the job had cost when its cost was computed last: the VMs that follow can run
     the shorter.
     """
@@ -233,16 +239,16 @@ class Cap:
     """When that was; None: it never was."""
 
     def __str__(self) -> str:
-        return f"{self.amount:g} {self.currency}"
+        return str(self.limit)
 
     @property
     def longest_s(self) -> float:
         """Seconds that all machines can run for the rest at most; infinite while prices are not
         known.
         """
-        return (
-            (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
-        )
+        if not self.least_per_hour:
+            return inf
+        return float((self.limit.amount - self.spent) / self.least_per_hour * 3600)
 
     def paid_until(self, created_at: datetime) -> datetime | None:
         """Return until when the machines of a job run that was created at this time, if its cost is
@@ -250,21 +256,22 @@ class Cap:
         """
         if not self.per_hour:
             return None
-        rest_s = (self.amount - self.spent) / self.per_hour * 3600
+        rest_s = float((self.limit.amount - self.spent) / self.per_hour * 3600)
         return (self.computed_at or created_at) + timedelta(seconds=rest_s - UNPAID_S)
 
-    def is_reached(self, spent: float, save_s: int = 0) -> bool:
+    def is_reached(self, spent: Decimal, save_s: int = 0) -> bool:
         """Whether a job that has cost so much must end now, to cost no more than the amount; or in
         `save_s`.
         """
-        return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.amount
+        return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.limit.amount
 
-    def next_check_at(self, at: datetime, spent: float) -> datetime:
+    def next_check_at(self, at: datetime, spent: Decimal) -> datetime:
         """Return when a job that has cost so much at `at` may reach the amount.
 
         Replacements of VMs are paid for beside the VMs before them, so a part of the time is left.
         """
-        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S - COST_SAVE_S
+        all_s = float((self.limit.amount - spent) / self.per_hour * 3600)
+        left_s = all_s - COST_RESERVE_S - COST_SAVE_S
         return at + timedelta(seconds=max(COST_CHECK_SHARE * left_s, COST_CHECK_MIN_S))
 
 
@@ -402,10 +409,15 @@ class Plan:
     image: BootImage
     limits: Limits
     restarts: Restarts = field(default_factory=Restarts)
-    saving: Saving = field(default_factory=Saving)
+    saving: SavePolicy = field(default_factory=SavePolicy)
     watching: Watching = field(default_factory=Watching)
     access: Access = field(default_factory=Access)
     origin: Origin = field(default_factory=Origin)
+    keep_s: int | None = None
+    """How long machines are kept after the job's end, in seconds; 0: it only takes kept ones.
+
+    None: it does neither. Not stored if it is None.
+    """
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -443,7 +455,9 @@ class Plan:
         """
         limits = self.limits
         fuse_s = limits.max_running_s + (limits.max_wait_s or 0)
-        return int(min(fuse_s, limits.cap.longest_s if limits.cap else inf)) + FUSE_SLACK_S
+        chain_s = 0 if self.keep_s is None else CHAIN_S
+        longest_s = limits.cap.longest_s if limits.cap else inf
+        return int(min(fuse_s, longest_s)) + FUSE_SLACK_S + chain_s
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class SaveCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveRequest:
     """A request to all programs to save, so that less work is lost by what follows."""
 
     number: int
@@ -70,7 +70,7 @@ class Round:
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if
     none can.
     """
-    saving: Saving | None = None
+    saving: SaveRequest | None = None
     """The last request to save of this round. If the job is cancelled after it, also while the next
     round is held. Jobs that are not synchronous have only that kind.
     """

@@ -24,7 +24,7 @@ class SaveOnNotice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SavePolicy:
     """How the programs of a job are asked to save."""
 
     signal: CheckpointSignal = CheckpointSignal.SIGTERM

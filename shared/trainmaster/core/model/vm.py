@@ -74,7 +74,7 @@ class Directive:
     They do not count in `order`.
     """
     save_number: int = 0
-    """With SAVE: number of the request (`core.model.round.Saving`)."""
+    """With SAVE: number of the request (`core.model.round.SaveRequest`)."""
     until: int = 0
     """With SAVE: when the save must have ended, in seconds since 1970.
 
@@ -93,8 +93,11 @@ class Directive:
     It does not count in `order`, and grows while functions run.
     """
 
+    tenure: int = 1
+    """Number of the time in which the job holds its machine set."""
+
     @property
-    def order(self) -> tuple[int, int, int, int]:
+    def order(self) -> tuple[int, int, int, int, int]:
         """Position among a replica's directives, which only move forward: an incarnation is held
         before it runs, and may be asked to save several times.
         """
@@ -104,7 +107,8 @@ class Directive:
             DirectiveAction.SAVE: 2,
             DirectiveAction.STOP: 3,
         }
-        return (self.attempt, self.incarnation, rank[self.action], self.save_number)
+        rank_in_life = (rank[self.action], self.save_number)
+        return (self.tenure, self.attempt, self.incarnation, *rank_in_life)
 
     def to_metadata(self) -> dict[str, object]:
         """Return the value of the metadata entry as JSON. Source: docs/interfaces.md section 3."""
@@ -127,6 +131,8 @@ class Directive:
             metadata["paid_until"] = self.paid_until
         if self.pause_s:
             metadata["pause_s"] = self.pause_s
+        if self.tenure > 1:
+            metadata["tenure"] = self.tenure
         return metadata
 
     @staticmethod
@@ -146,6 +152,7 @@ class Directive:
             asks_peers=bool(metadata.get("asks_peers")),
             without=tuple(metadata.get("without", ())),
             paid_until=int(metadata.get("paid_until", 0)),
+            tenure=int(metadata.get("tenure", 1)),
         )
 
 

@@ -77,6 +77,14 @@ def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
     return ReplicaId.parse(f"{task_type}-{index}")
 
 
+def is_vm_of(name: str, job_id: str) -> bool:
+    """Return whether any replica of this job, or of a later holder of its machines, has this VM."""
+    try:
+        return vm_name(job_id, replica_id_from_vm_name(name)) == name
+    except ValueError:
+        return False
+
+
 def job_label(job_id: str) -> str:
     """Return the job id if it is a legal label value, else a slug with a hash that
     keeps it unique.

@@ -62,5 +62,5 @@ def are_vms_expected(job: Job, running: int, changing: int, vms: Sequence[Vm]) -
         return False
     names = {vm.name for vm in vms}
     return len(names) == running and names <= {
-        vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids
+        vm_name(job.set_id, replica_id) for replica_id in job.plan.replica_ids
     }

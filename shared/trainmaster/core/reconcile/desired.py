@@ -68,6 +68,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
             pause_s=pause_s,
             without=others,
             paid_until=int(paid_until.timestamp()) if paid_until else 0,
+            tenure=job.tenure,
         )
         if (
             saving is not None
@@ -84,7 +85,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
             )
         desired.append(
             DesiredVm(
-                replica, named(prefix, job.job_id, replica.replica_id), directive, replica.awaits_vm
+                replica, named(prefix, job.set_id, replica.replica_id), directive, replica.awaits_vm
             )
         )
     return tuple(desired)

@@ -35,7 +35,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, is_full_reconciliation
-from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts, is_taken_over
 from trainmaster.core.reconcile.steps import ReportLoss, Step, Steps
 from trainmaster.core.timeouts import (
     AGENT_TIMEOUT,
@@ -47,6 +47,7 @@ from trainmaster.core.timeouts import (
     OLD_POINT,
     SETUP_MAX_S,
     SILENT_JOBS_MAX,
+    TAKE_TIMEOUT_S,
 )
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
     vm_by_name = {vm.name: vm for vm in vms if vm.status is VmStatus.RUNNING}
     watched = []
     for replica in state.replicas:
-        vm = vm_by_name.get(vm_name(job.job_id, replica.replica_id))
+        vm = vm_by_name.get(vm_name(job.set_id, replica.replica_id))
         if vm is not None and _has_run_for(OLD_HEARTBEAT, job, replica, vm, now):
             watched.append((replica, vm))
     return tuple(watched)
@@ -154,9 +155,16 @@ def without_timeouts(steps: Steps, names: Collection[str]) -> Steps:
     )
 
 
-def is_silent(last_sign: datetime | None, now: datetime) -> bool:
+def is_silent(
+    last_sign: datetime | None, now: datetime, patience: timedelta = AGENT_TIMEOUT
+) -> bool:
     """Whether no sign of the agent is known, or the last one is old."""
-    return last_sign is None or now - last_sign >= AGENT_TIMEOUT
+    return last_sign is None or now - last_sign >= patience
+
+
+def patience_with(job: Job, replica: Replica) -> timedelta:
+    """Return the age of the heartbeat at which a VM whose startup timeout is over is given up."""
+    return timedelta(seconds=TAKE_TIMEOUT_S) if is_taken_over(job, replica) else AGENT_TIMEOUT
 
 
 def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
@@ -199,7 +207,7 @@ def find_silent_agents(
     is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
     return tuple(
         ReportLoss(
-            replica, vm_name(job.job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last
+            replica, vm_name(job.set_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last
         )
         for replica, vm, last in silent
         if not is_doubtful

@@ -26,7 +26,7 @@ from trainmaster.core.model.members import (
     may_run,
 )
 from trainmaster.core.model.purchase import PriceClass
-from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
@@ -34,7 +34,16 @@ from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, match_vms
 from trainmaster.core.reconcile.rounds import growth, missing_members, readiness
 from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
 from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
-from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, ReportLoss, Step, Steps
+from trainmaster.core.reconcile.steps import (
+    Await,
+    Create,
+    Delete,
+    Direct,
+    HandOver,
+    ReportLoss,
+    Step,
+    Steps,
+)
 from trainmaster.core.rules.capacity_backoff import is_too_early
 
 CREATED_ANSWERS_MAX: Final = 2
@@ -112,11 +121,12 @@ def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
     found where the state orders RUN: the time of the request is over.
     """
     found = vm.directive
-    ordered = (0, 0, False)
+    ordered = (0, 0, 0, False)
     if found is not None:
         is_begun = found.action is not DirectiveAction.HOLD
-        ordered = (found.attempt, found.incarnation, is_begun)
+        ordered = (found.tenure, found.attempt, found.incarnation, is_begun)
     known = (
+        job.tenure,
         replica.attempt,
         current_incarnation(job, replica),
         may_run(job, replica),
@@ -143,17 +153,25 @@ def vm_steps(
     """
     vm_by_name = match_vms(job, desired, vms)
     generations = {
-        vm_name(job.job_id, replica.replica_id): replica.vm_generation for replica in replicas
+        vm_name(job.set_id, replica.replica_id): replica.vm_generation for replica in replicas
     }
+    idle = _idle_vms(job, replicas)
     steps: list[Step] = [
         _delete_or_await(vm)
         for vm in vms
         if vm_by_name.get(vm.name) is not vm
+        and vm.instance_id not in idle
         and (
             job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
         )
     ]
-    others = {vm.name for vm in vms if vm_by_name.get(vm.name) is not vm and _may_run_programs(vm)}
+    others = {
+        vm.name
+        for vm in vms
+        if vm_by_name.get(vm.name) is not vm
+        and vm.instance_id not in idle
+        and _may_run_programs(vm)
+    }
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
     # The held round begins without the missing members.
@@ -181,6 +199,19 @@ def vm_steps(
     creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
     steps.extend(_scarce_first(job, _required_first(creates)))
     return tuple(steps or waiting)
+
+
+def _idle_vms(job: Job, replicas: tuple[Replica, ...]) -> frozenset[str]:
+    """Return the ids of the VMs of replicas that have completed, if the job keeps its machines: a
+    late deletion would hit a VM that the next job has taken.
+    """
+    if job.machines is None or job.state.is_terminal:
+        return frozenset()
+    return frozenset(
+        replica.instance_id
+        for replica in replicas
+        if replica.state is ReplicaState.COMPLETED and replica.instance_id
+    )
 
 
 def _is_required(job: Job, replica: Replica) -> bool:
@@ -219,9 +250,7 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
         return ReportLoss(target.replica, target.name, vm, vm.loss)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
     if not is_directed:  # the metadata of a queued request cannot be changed: request it again
-        return (
-            _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
-        )
+        return _direct(job, target, vm)
     if vm.status in (VmStatus.CREATING, VmStatus.QUEUED):
         return Await(vm)
     return _extension(target.directive, vm)
@@ -233,7 +262,7 @@ def _extension(desired: Directive, vm: Vm) -> Step | None:
     Otherwise its directive stays: it may ask to save where the desired one no longer does.
     """
     found = vm.directive
-    is_current = found is not None and found.order[:2] == desired.order[:2]
+    is_current = found is not None and found.order[:3] == desired.order[:3]
     if found is None or not is_current or found.paid_until >= desired.paid_until:
         return None
     return Direct(vm, replace(found, paid_until=desired.paid_until))
@@ -273,6 +302,17 @@ def _create(job: Job, targets: list[DesiredVm], *, partial: bool) -> Create:
         price=price_of_vm(job.plan, first.replica),
         partial=partial,
     )
+
+
+def _direct(job: Job, target: DesiredVm, vm: Vm) -> Step:
+    """Return the step that gives the VM its directive, and all its metadata if another job had the
+    VM before.
+    """
+    if vm.status is VmStatus.QUEUED:
+        return _delete_or_await(vm)
+    if vm.directive is not None and vm.directive.tenure < target.directive.tenure:
+        return HandOver(vm, _create(job, [target], partial=False))
+    return Direct(vm, target.directive)
 
 
 def _delete_or_await(vm: Vm) -> Step:

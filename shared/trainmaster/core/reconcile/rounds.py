@@ -16,7 +16,7 @@ from trainmaster.core.model.members import (
 )
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.reconcile.steps import (
@@ -78,7 +78,7 @@ def growth(
     return () if boots else (ReportGrowth(),)
 
 
-def _has_awaited(joining: Iterable[Replica], saving: Saving) -> bool:
+def _has_awaited(joining: Iterable[Replica], saving: SaveRequest) -> bool:
     """Whether a member that can join was ready when the others were asked to save for it."""
     return any(member.ready_at is not None and member.ready_at <= saving.at for member in joining)
 

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_held, is_ready
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, match_vms
 from trainmaster.core.reconcile.steps import ReportLoss
-from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S, TAKE_TIMEOUT_S
 
 
 def find_startup_timeouts(
@@ -41,9 +42,22 @@ def find_startup_timeouts(
         moments = [target.replica.ordered_at, vm.started_at, *slices_started]
         if is_held(state.job, target.replica.replica_id) and state.job.round.ordered_at:
             moments.append(state.job.round.ordered_at)
-        if now - max(moments) >= timedelta(seconds=after_s):
+        if now - max(moments) >= timedelta(seconds=_timeout_s(state.job, target.replica, after_s)):
             timeouts.append(ReportLoss(target.replica, target.name, vm, LossCause.STARTUP_TIMEOUT))
     return tuple(timeouts)
+
+
+def is_taken_over(job: Job, replica: Replica) -> bool:
+    """Whether the replica's VM was taken over from another job, and has not reported since: it has
+    booted, and its agent wrote a heartbeat a moment before.
+    """
+    has_reported = replica.vm_since is not None
+    return job.tenure > 1 and replica.instance_id is not None and not has_reported
+
+
+def _timeout_s(job: Job, replica: Replica, after_s: float) -> float:
+    is_short = is_taken_over(job, replica) and after_s == STARTUP_TIMEOUT_S
+    return TAKE_TIMEOUT_S if is_short else after_s
 
 
 def _is_starting(job: Job, target: DesiredVm, vm: Vm) -> bool:

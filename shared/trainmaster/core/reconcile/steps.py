@@ -80,6 +80,16 @@ class Direct:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give a kept VM to the job that has taken it."""
+
+    vm: Vm
+    create: Create
+    """The request that would create the VM now: its metadata and labels are the VM's from now on.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Await:
     """Look again later: the VM is being created, deleted or queued."""
 
@@ -124,6 +134,7 @@ Step = (
     Create
     | Delete
     | Direct
+    | HandOver
     | Await
     | ReportLoss
     | ReportMissingMember

@@ -77,7 +77,7 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
     """
     cap = plan.limits.cap
     if cap is not None:
-        cap = replace(cap, amount=cap.amount / trials)
+        cap = replace(cap, limit=cap.limit.share(trials))
     directory = _subdirectory(plan.origin.output_directory, number)
     return replace(
         plan,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from trainmaster.core.actions import (
     AcceptJob,
-    Action,
     BeginRound,
     ContinueProvisioning,
     FailJob,
@@ -19,6 +18,7 @@ from trainmaster.core.actions import (
     StopRound,
     SucceedJob,
 )
+from trainmaster.core.decisions import Decision
 from trainmaster.core.evolve import changes_whole_attempt, evolve
 from trainmaster.core.ledger import LedgerEntry, judged
 from trainmaster.core.model.job import Job, State
@@ -84,7 +84,7 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
             continue
         else:
             previous = job
-            state = judged(_state_for(action, job, replicas), entry)
+            state = judged(_state_for(entry.decision, job, replicas), entry)
         change = evolve(state, entry.decision, entry.at)
         job = change.job or job
         if previous is None or previous.attempt != job.attempt:
@@ -99,9 +99,10 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
         yield Step(entry, previous, job, recall(State(job, changed)).replicas)
 
 
-def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> State:
+def _state_for(decision: Decision, job: Job, replicas: Mapping[str, Replica]) -> State:
     """Return the job with the replicas that the action changes."""
-    if changes_whole_attempt(job, action):
+    action = decision.action
+    if changes_whole_attempt(job, decision):
         return State(job, tuple(replicas.values()), whole=True)
     key = None
     if isinstance(action, ReplicaAction | SucceedJob | FailJob | StopRound | BeginRound):

@@ -15,12 +15,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from trainmaster.core.events import Event, VmReady
+from trainmaster.core.events import Event, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.machine_set import KeptVm, MachineSet
 from trainmaster.core.model.members import current_incarnation, is_held
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import OnDemand, PriceClass
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reconcile.desired import price_of_vm
 from trainmaster.core.reporting.history import History, Step
@@ -38,10 +39,12 @@ class Phase(StrEnum):
     RESTARTING = "restarting"  # the next incarnation was ordered in the same VM
     REPLACING = "replacing"  # another VM was ordered, and its agent does not run yet
     HELD = "held"  # its round waits until every member is ready
+    # It has ended, and its VM waits: for the end of the job, or for the next job.
+    KEPT = "kept"
     COMPLETED = "completed"  # it exited 0, and its VM was released
 
 
-PAID: Final = frozenset((Phase.SETTING_UP, Phase.RUNNING, Phase.RESTARTING, Phase.HELD))
+PAID: Final = frozenset((Phase.SETTING_UP, Phase.RUNNING, Phase.RESTARTING, Phase.HELD, Phase.KEPT))
 """Phases in which the replica has a VM that runs, so that Compute Engine charges for it."""
 PARTLY_PAID: Final = frozenset((Phase.STARTING,))
 """Phases that may contain the setup of a VM: how much of them is charged is not known."""
@@ -176,9 +179,7 @@ def _new_spans(
     job = step.job
     placed = job.placed.plan
     for replica in step.changed:
-        phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
-        if phase is Phase.RUNNING and is_held(job, replica.replica_id):
-            phase = Phase.HELD
+        phase = Phase.QUEUED if is_queued else _phase(step, replica)
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
         incarnation = current_incarnation(job, replica)
@@ -206,6 +207,47 @@ def _new_spans(
                 last = replace(last, price=price, candidate=candidate)
             closed += _split_span(replace(last, end=start), step.entry.event)
         yield replica.replica_id, span
+
+
+def _phase(step: Step, replica: Replica) -> Phase:
+    """Return the phase of a replica that has left the admission queue."""
+    job = step.job
+    phase = _PHASES[replica.state]
+    if phase is Phase.RUNNING and is_held(job, replica.replica_id):
+        return Phase.HELD
+    if phase is Phase.COMPLETED and job.machines is not None:
+        return Phase.KEPT
+    event = step.entry.event
+    is_taken = isinstance(event, ProvisioningStarted) and event.taken is not None
+    return Phase.SETTING_UP if is_taken and replica.instance_id else phase
+
+
+def kept_spans(history: History, machines: MachineSet) -> tuple[Span, ...]:
+    """Return the times after the job's end in which its machines were kept for another job."""
+    job = history.state.job
+    periods = [period for period in machines.kept_periods if period.job_id == job.job_id]
+    spans = [
+        _kept_span(job, vm, period.began_at, period.ended_at)
+        for period in periods
+        for vm in period.vms
+    ]
+    if machines.is_kept and machines.holder == job.job_id:
+        spans += [_kept_span(job, vm, machines.ended_at, None) for vm in machines.vms]
+    return tuple(spans)
+
+
+def _kept_span(job: Job, vm: KeptVm, start: datetime, end: datetime | None) -> Span:
+    return Span(
+        replica_id=vm.replica_id,
+        attempt=job.attempt,
+        incarnation=0,
+        vm_generation=vm.vm_generation,
+        phase=Phase.KEPT,
+        start=start,
+        end=end,
+        price=job.placed.plan.group(vm.replica_id.task_type).purchase.price,
+        candidate=job.placement.zone_index,
+    )
 
 
 def _what(span: Span) -> tuple[int, int, int, Phase, PriceClass]:

@@ -118,7 +118,13 @@ def resource_needs(plan: Plan) -> Counter[str]:
             where = replace(plan.where, options=())
             needs |= resource_needs(replace(plan, groups=option.groups, where=where))
         return +needs
-    for group in plan.groups:
+    return +(needs + needs_of_groups(plan.groups))
+
+
+def needs_of_groups(groups: Iterable[TaskGroup]) -> Counter[str]:
+    """Return what these roles use, by resource."""
+    needs: Counter[str] = Counter()
+    for group in groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
         needs[DISK_GIB] += 0 if group.tpu else group.count * group.boot_disk_gib
         for resource, count in _accelerators(group):

@@ -23,6 +23,7 @@ from trainmaster.core.events import (
     Event,
     JobSubmitted,
     LabelsChanged,
+    MachinesReleased,
     MemberMissing,
     MembersJoin,
     ProvisioningStarted,
@@ -52,6 +53,7 @@ from trainmaster.core.rules.capacity import (
     judge_vms_queued,
 )
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
+from trainmaster.core.rules.kept_machines import judge_release
 from trainmaster.core.rules.lifecycle import (
     judge_all_ready,
     judge_provisioning_started,
@@ -84,6 +86,7 @@ ReplicaRule = Callable[[State, Replica, Any, datetime], Decision]
 ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
     LabelsChanged: judge_labels,
     DeleteRequested: judge_deletion,
+    MachinesReleased: judge_release,
     TrialStarted: judge_trial,
     TrialEnded: judge_trial,
 }

@@ -17,6 +17,7 @@ from trainmaster.core.actions import (
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.machine_set import HeldMachines, Taken
 from trainmaster.core.model.members import current_incarnation, is_member, is_ready
 from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.model.round import Round
@@ -42,6 +43,8 @@ def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
         job = event.job
         if job.plan.is_synchronous and job.tuning is None:
             job = replace(job, round=Round(is_held=True, ordered_at=job.created_at))
+        if job.plan.keep_s is not None:
+            job = replace(job, machines=HeldMachines(job.job_id))
         return Decision(
             Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(job)
         )
@@ -59,13 +62,31 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
         text = "The first trial's VMs are being created."
         begin = BeginPreparing(event.is_admission, order=())
         return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, begin)
+    if event.taken is not None:
+        return _take(event.taken, job, event)
     turn = first_turn(job, event.outlook, now)
     order = (turn.candidate, *(turn.remaining or ()))
     next_at = next_request_at(job, now, now) if turn.waits else None
     text = f"The job's VMs are being created.{describe_order(job, order, event.outlook)}"
+    text += f" {event.misfit}" if event.misfit else ""
     return Decision(
         Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at)
     )
+
+
+def _take(taken: Taken, job: Job, event: ProvisioningStarted) -> Decision:
+    """Let the job take kept machines. If they are lost, its search begins with their zone."""
+    others = (number for number in range(len(job.plan.where.zones)) if number != taken.candidate)
+    machines = taken.machine_set
+    count = len(taken.vms)
+    text = (
+        f"The job takes {count} kept {'machine' if count == 1 else 'machines'} of"
+        f" {machines.holder} in {machines.zone}."
+    )
+    missing = len(job.plan.replica_ids) - count
+    text += f" {missing} more VMs are being created." if missing else ""
+    begin = BeginPreparing(event.is_admission, (taken.candidate, *others), taken=taken)
+    return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, begin)
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:

@@ -29,7 +29,7 @@ from trainmaster.core.model.members import (
 )
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
@@ -116,12 +116,12 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
         f" to save{told}."
     )
     number = max(event.number, round_.next_save)
-    asked = Saving(number, now, event.gives_up_at, SaveCause.NOTICE, silent)
+    asked = SaveRequest(number, now, event.gives_up_at, SaveCause.NOTICE, silent)
     return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(round_.number, asked))
 
 
 def _join_request(
-    job: Job, saving: Saving, silent: Sequence[ReplicaId], event: VmNoticed
+    job: Job, saving: SaveRequest, silent: Sequence[ReplicaId], event: VmNoticed
 ) -> Decision:
     """Let directives ask these members, too.
 
@@ -162,9 +162,11 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     until = now + SAVE_MAX
     text = (
         f"{who} can join round {event.round + 1}: all members of round {event.round} are asked to"
-        f" save. The round ends when one of them has stopped, or at {until:%H:%M:%S}."
+        f" save. The round ends when one of them has stopped, or at {until:%H:%M:%S}: a program"
+        f" that does not catch {job.plan.saving.signal} runs until then, and repeats what it did"
+        " since its last checkpoint."
     )
-    asked = Saving(event.number, now, until, SaveCause.GROWTH, (job.plan.primary,))
+    asked = SaveRequest(event.number, now, until, SaveCause.GROWTH, (job.plan.primary,))
     return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(event.round, asked))
 
 
@@ -189,7 +191,8 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
     text = (
         f"Round {event.round} ended: its programs did not stop within"
         f" {SAVE_MAX.seconds // 60} minutes, and more members can join. Programs that do not catch"
-        f" {signal} were not asked to save. Free of charge."
+        f" {signal} were not asked to save, and repeat what they did since their last checkpoint."
+        " Free of charge."
     )
     return Decision(Rule.ROUND, Reason.SAVED, text, StopRound(event.round, primary.key))
 

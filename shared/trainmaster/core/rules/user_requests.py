@@ -20,8 +20,9 @@ from trainmaster.core.events import (
 )
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
+from trainmaster.core.model.money import ZERO
 from trainmaster.core.model.plan import Cap
-from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
@@ -79,7 +80,7 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     cap = state.job.plan.limits.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
-    text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
+    text = f"The job has cost at most {event.spent:.2f} {cap.limit.currency} of its maxCost, {cap}"
     if cap.is_reached(event.spent) or (
         job.round.ends_job and job.round.saving and now >= job.round.saving.until
     ):
@@ -102,7 +103,7 @@ def cancel_at_cap(cap: Cap, text: str) -> Decision:
     return Decision(Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", action)
 
 
-def _last_save(job: Job, now: datetime) -> Saving | None:
+def _last_save(job: Job, now: datetime) -> SaveRequest | None:
     """Return the request to save after which the job ends; None: nothing runs, nobody is to be
     asked, or all were asked.
 
@@ -122,7 +123,7 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)
         return replace(saving, why=SaveCause.CAP, until=until, asked=(*saving.asked, *others))
-    return Saving(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
+    return SaveRequest(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
 
 
 def must_check_cost(job: Job, now: datetime) -> bool:
@@ -130,7 +131,7 @@ def must_check_cost(job: Job, now: datetime) -> bool:
     cap = job.plan.limits.cap
     if cap is None or not cap.per_hour or job.tuning is not None:
         return False
-    return now >= (job.cost_check_at or cap.next_check_at(job.created_at, 0.0))
+    return now >= (job.cost_check_at or cap.next_check_at(job.created_at, ZERO))
 
 
 def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
 
@@ -35,6 +36,8 @@ class Change:
     replicas: tuple[Replica, ...] = ()
     effects: tuple[Effect, ...] = ()
     """Messages to publish after the commit."""
+    machines: MachineSet | None = None
+    """The machine set, if it changes."""
 
 
 PROVISION = (Effect.PROVISION,)

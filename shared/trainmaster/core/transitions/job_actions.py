@@ -19,6 +19,7 @@ from trainmaster.core.actions import (
     FailJob,
     JobAction,
     NoteCost,
+    ReleaseMachines,
     RerunJob,
     SaveRound,
     SetLabels,
@@ -41,6 +42,12 @@ from trainmaster.core.transitions.change import (
     move_replica,
     with_next_version,
 )
+from trainmaster.core.transitions.kept_machines import (
+    released_set,
+    taken_set,
+    taking_replicas,
+    with_taken,
+)
 from trainmaster.core.transitions.replica_actions import charged, job_after_loss, replace_vm
 
 
@@ -56,10 +63,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            preparing = move_job(
-                replace(job, placement=_first_placement(job, action)), JobState.PREPARING
-            )
-            return Change(preparing, effects=PROVISION if action.requests_vms else ())
+            return _begin_preparing(state, action, now)
         case BeginRunning():
             return _begin_running(job, action, now)
         case ContinueProvisioning():
@@ -82,12 +86,35 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(ended, effects=PROVISION)
         case NoteCost() | SetLabels():
             return _noted(job, action)
-        case DeleteJob():
-            return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
+        case DeleteJob() | ReleaseMachines():
+            return _release(state, action, now)
         case CompleteTuning():
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _begin_preparing(state: State, action: BeginPreparing, now: datetime) -> Change:
+    job = state.job
+    placed = replace(job, placement=_first_placement(job, action))
+    effects = PROVISION if action.requests_vms else ()
+    if action.taken is None:
+        return Change(move_job(placed, JobState.PREPARING), effects=effects)
+    _require_whole_attempt(state)
+    taking = move_job(with_taken(placed, action.taken), JobState.PREPARING)
+    replicas = taking_replicas(state.replicas, action.taken, now)
+    return Change(taking, replicas, effects, taken_set(action.taken, job, now))
+
+
+def _release(state: State, action: DeleteJob | ReleaseMachines, now: datetime) -> Change:
+    """Release the machines that the job keeps, if it does. A deleted job keeps none."""
+    job = None
+    if isinstance(action, DeleteJob):
+        job = replace(state.job, deleted_at=now, version=state.job.version + 1)
+    machines = None
+    if state.machine_set is not None and state.keeps_machines:
+        machines = released_set(state.machine_set, now)
+    return Change(job, effects=PROVISION, machines=machines)
 
 
 def _continue_provisioning(state: State, action: ContinueProvisioning, now: datetime) -> Change:

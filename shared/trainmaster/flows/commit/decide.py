@@ -41,7 +41,7 @@ def decide(
         loaded is not None
         and not loaded.state.whole
         and (
-            changes_whole_attempt(loaded.state.job, decision.action)
+            changes_whole_attempt(loaded.state.job, decision)
             or _is_doubtful_success(loaded.state.job, decision.action)
         )
     ):

@@ -37,6 +37,7 @@ from trainmaster.flows.commit.decide import decide
 from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import (
+    MACHINES,
     AdmissionToken,
     Advisor,
     AlreadyRecordedError,
@@ -45,6 +46,7 @@ from trainmaster.ports import (
     JobLog,
     Ledgers,
     Loaded,
+    LoadedSet,
     Store,
 )
 
@@ -102,15 +104,19 @@ def record(
     deps: Deps,
     admission_token: AdmissionToken | None = None,
     loaded: Loaded | None = None,
+    taken: LoadedSet | None = None,
 ) -> Recorded:
     """Judge the event, commit what follows exactly once, and publish the effects. Safe to repeat.
 
     With an `admission_token`, the commit succeeds only if no other admission was committed since
     the token was read. `loaded` is what the event reads, if it was read a moment ago; the first try
-    uses it instead of reading it again. Raises PermanentError if the event's job does not exist,
-    and ConflictError if other writers kept winning.
+    uses it instead of reading it again. With `taken`, the commit succeeds only if nobody has
+    changed this machine set since it was read.
+
+    Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept
+    winning.
     """
-    recorded = _commit(event, deps, admission_token, loaded)
+    recorded = _commit(event, deps, admission_token, loaded, taken)
     entry = recorded.entry
     _log.info(
         entry.decision.text,
@@ -163,14 +169,20 @@ def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
 
 
 def _commit(
-    event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None
+    event: Event,
+    deps: Deps,
+    admission_token: AdmissionToken | None,
+    known: Loaded | None,
+    taken: LoadedSet | None,
 ) -> Recorded:
     now = deps.clock()
     for retry in range(TRIES):
         loaded, decision = decide(event, now, deps.store, None if retry else known)
+        if loaded and taken:
+            loaded = replace(loaded, tokens={**loaded.tokens, MACHINES: taken.token})
         state = loaded.state if loaded else None
         job = state.job if state else None
-        change = _with_channel_key(evolve(state, decision, now), event)
+        change = _with_secrets(evolve(state, decision, now), event)
         if deps.notifications is None and not deps.leaves_notifications:
             change = replace(
                 change,
@@ -186,7 +198,7 @@ def _commit(
         except AlreadyRecordedError:
             return _recorded_before(event, job, deps.store)
         except ConflictError:
-            if admission_token is not None:
+            if admission_token is not None or taken is not None:
                 raise
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * min(0.02 * 2**retry, 1.0))
@@ -196,18 +208,19 @@ def _commit(
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
 
 
-def _with_channel_key(change: Change, event: Event) -> Change:
-    """Draw the secret of a new job's peer channel.
+def _with_secrets(change: Change, event: Event) -> Change:
+    """Draw the secrets of a new job: of its peer channel, and of its tenure.
 
-    It goes into the job's document, and not into the ledger.
+    They go into the job's document, and not into the ledger.
     """
-    if (
-        not isinstance(event, JobSubmitted)
-        or change.job is None
-        or not has_channel(change.job.plan)
-    ):
+    job = change.job
+    if not isinstance(event, JobSubmitted) or job is None:
         return change
-    return replace(change, job=replace(change.job, channel_key=secrets.token_hex(32)))
+    if has_channel(job.plan):
+        job = replace(job, channel_key=secrets.token_hex(32))
+    if job.machines is not None:
+        job = replace(job, machines=replace(job.machines, key=secrets.token_hex(16)))
+    return replace(change, job=job)
 
 
 def _ledger_entry(

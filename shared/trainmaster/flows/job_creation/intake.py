@@ -126,11 +126,10 @@ def _check_vm_names(job: Job, store: JobQueries) -> None:
     """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for
     the other.
     """
-    owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
-    if owner not in (None, job.job_id):
-        raise InvalidJob(
-            (Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),)
-        )
+    owner = store.owner_of_vm(vm_name(job.job_id, job.plan.primary))
+    if owner is not None and owner.set_id != job.job_id:
+        problem = f"gives its VMs the names of the VMs of {owner.set_id}"
+        raise InvalidJob((Problem("jobId", problem, f"{job.job_id}_2"),))
 
 
 def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:

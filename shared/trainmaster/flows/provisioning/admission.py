@@ -26,16 +26,17 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from trainmaster.core.events import ProvisioningStarted
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.rules.admission_queue import AdmissionQueue, admissible_jobs, queued_jobs
 from trainmaster.errors import ConflictError
-from trainmaster.flows.commit.record import Deps, record
-from trainmaster.flows.provisioning.outlook import gather_outlook
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning import kept_machines
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import encode_admission_pass
 from trainmaster.ports import AdmissionToken
@@ -84,17 +85,17 @@ class Admission(Enum):
     UNDECIDED = auto()  # no pass has seen it: another one holds the lease
 
 
-def admit(job: Job, deps: Deps, message_id: str = "") -> Admission:
+def admit(job: Job, fleet_deps: FleetDeps, deps: Deps, message_id: str = "") -> Admission:
     """Run a pass for this queued job, unless a pass has seen it."""
     if deps.store.queue().has_seen(job):
         return Admission.WAITS
-    if job.job_id in admit_all(deps, message_id):
+    if job.job_id in admit_all(fleet_deps, deps, message_id):
         return Admission.ADMITTED
     return Admission.WAITS if deps.store.queue().has_seen(job) else Admission.UNDECIDED
 
 
 def admit_all(
-    deps: Deps, message_id: str = "", requested_at: datetime | None = None
+    fleet_deps: FleetDeps, deps: Deps, message_id: str = "", requested_at: datetime | None = None
 ) -> frozenset[str]:
     """Admit all jobs that fit, request their VMs, and return their ids.
 
@@ -108,7 +109,7 @@ def admit_all(
     if lease is None:
         return frozenset()
     try:
-        admitted, live_count = _run_pass(deps)
+        admitted, live_count = _run_pass(fleet_deps, deps)
     finally:
         deps.store.release_lease(lease)
     if deps.store.count_live() != live_count:
@@ -116,7 +117,7 @@ def admit_all(
     return admitted
 
 
-def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
+def _run_pass(fleet_deps: FleetDeps, deps: Deps) -> tuple[frozenset[str], int]:
     """Return the ids of the admitted jobs, and how many live jobs the decisions were based on."""
     admitted: set[str] = set()
     live_count = 0
@@ -127,13 +128,14 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
         waits = queued_jobs(token.live.jobs, deps.limits)
         try:
             for job in admissible_jobs(token.live.jobs, waits, deps.limits):
-                _admit_one(job, token, deps)
+                _admit_one(job, token, fleet_deps, deps)
                 admitted.add(job.job_id)
                 token = deps.store.next_admission_token(token, job.job_id)
         except ConflictError:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * 0.1 * 2**retry)
             continue
+        _yield_to_admitted(admitted, token, deps)
         deps.store.store_queue(
             AdmissionQueue(
                 read_at,
@@ -148,13 +150,21 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
     return frozenset(admitted), live_count
 
 
-def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
+def _yield_to_admitted(admitted: set[str], token: AdmissionToken, deps: Deps) -> None:
+    """Release kept machines that exceed a limit together with the jobs that were admitted now."""
+    if admitted:
+        jobs = [
+            replace(job, state=JobState.PREPARING) if job.job_id in admitted else job
+            for job in token.live.jobs
+        ]
+        kept_machines.release_for_limits(jobs, deps.limits, deps)
+
+
+def _admit_one(job: Job, token: AdmissionToken, fleet_deps: FleetDeps, deps: Deps) -> None:
     """Admit the job.
 
     Raises ConflictError if another job, or this job by another pass, was admitted since the token
     was taken.
     """
-    outlook = gather_outlook(job, deps)
-    started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True, outlook=outlook)
-    if not record(started, deps, admission_token=token).is_new:
+    if not kept_machines.start(job, fleet_deps, deps, token, is_admission=True):
         raise ConflictError(f"{job.job_id} was admitted by another pass")

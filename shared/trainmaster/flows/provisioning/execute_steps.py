@@ -33,6 +33,7 @@ from trainmaster.core.reconcile.steps import (
     Create,
     Delete,
     Direct,
+    HandOver,
     ReportGrowth,
     ReportLoss,
     ReportMissingMember,
@@ -42,6 +43,7 @@ from trainmaster.core.reconcile.steps import (
 )
 from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.kept_machines import release_for_capacity
 from trainmaster.flows.provisioning.outlook import gather_outlook, note_outcome
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
@@ -80,6 +82,8 @@ def execute_step(
             fleet.delete(step.vm)
         case Direct():
             fleet.write_directive(step.vm, step.directive)
+        case HandOver():
+            fleet.hand_over(job.placed, step, metadata(step.create))
         case Await():
             inserts.is_open |= step.vm.status is VmStatus.CREATING
         case ReportLoss():
@@ -188,7 +192,7 @@ def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
     """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round
     run side by side.
     """
-    vms, *_ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+    vms, *_ = reached(lambda: fleet.list_vms(job.set_id, job.tpu_zones, job.zones_used))
     return frozenset(
         vm.replica_id
         for vm in vms
@@ -235,6 +239,9 @@ def _record_capacity_error(
         outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )
     record(not_created, deps)
+    is_quota = outcome.kind is CapacityErrorKind.QUOTA
+    if is_quota or outcome.kind is CapacityErrorKind.STOCKOUT:
+        release_for_capacity(create, job, deps, is_quota=is_quota)
 
 
 def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:

@@ -13,6 +13,7 @@ from trainmaster.core.reconcile.heartbeat import (
     heartbeats_to_read,
     is_silent,
     part_to_read,
+    patience_with,
     suspendable_timeouts,
     undecided,
     watched,
@@ -77,7 +78,12 @@ def suspend_timeouts(
             for name, vm in read
             if signs[name] is None and vm.replica_id is not None
         }
-    silent = {name for name, sign in signs.items() if is_silent(sign, now)}
+    patience = {
+        step.name: patience_with(state.job, step.replica)
+        for step in steps.steps
+        if isinstance(step, ReportLoss)
+    }
+    silent = {name for name, sign in signs.items() if is_silent(sign, now, patience[name])}
     return without_timeouts(steps, timeouts.keys() - silent)
 
 

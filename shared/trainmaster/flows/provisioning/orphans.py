@@ -3,7 +3,10 @@
 They are found, reported, and only then deleted.
 
     the job is live             its own provisioning keeps the desired VMs and deletes all others
-    the job has ended           its own provisioning deletes all VMs: it is requested at once
+    the job has ended           its own provisioning deletes all VMs, unless it keeps them: it is
+                                requested at once
+    the job's set has another   that job's provisioning decides, live or ended
+    holder
     there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again
                                 ──► delete by numeric id
 
@@ -77,8 +80,8 @@ def handle(
     now = deps.clock()
     vms_of_ended_jobs, ownerless = _find_ownerless(listed, active_labels, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
-        _log.warning(
-            "%s VMs of a job that needs none: requesting their deletion",
+        _log.info(
+            "%s VMs of a job that needs none: requesting their deletion, unless they are kept",
             count,
             extra={"job_id": job_id},
         )
@@ -135,9 +138,11 @@ def _find_ownerless(
 
 
 def _find_owner(labelled_vm: LabelledVm, store: JobQueries) -> str | None:
-    """Return the id of the job that has both this VM's name and its label."""
-    job_id = store.job_of_vm(labelled_vm.vm.name)
-    return job_id if job_id is not None and job_label(job_id) == labelled_vm.label else None
+    """Return the id of the job that has both this VM's name and its label: of a machine set, its
+    holder.
+    """
+    owner = store.owner_of_vm(labelled_vm.vm.name)
+    return owner.job_id if owner and job_label(owner.set_id) == labelled_vm.label else None
 
 
 def _is_old(labelled_vm: LabelledVm, now: datetime, times: OrphanTimes) -> bool:

@@ -34,8 +34,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from trainmaster.core.events import AllReady, End, ProvisioningStarted
+from trainmaster.core.events import AllReady, End
 from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
 from trainmaster.core.model.members import (
     is_ready,
     is_start_missed,
@@ -45,8 +46,10 @@ from trainmaster.core.model.members import (
 )
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import DirectiveAction, Vm
+from trainmaster.core.reconcile.kept import is_later, kept_steps
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
+    Delete,
     Direct,
     Readiness,
     ReportGrowth,
@@ -59,7 +62,7 @@ from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
-from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning import admission, kept_machines
 from trainmaster.flows.provisioning.admission import Admission
 from trainmaster.flows.provisioning.execute_steps import (
     Inserts,
@@ -72,7 +75,6 @@ from trainmaster.flows.provisioning.execute_steps import (
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
-from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import (
@@ -82,7 +84,7 @@ from trainmaster.messaging.internal_requests import (
     encode_tune,
 )
 from trainmaster.messaging.json_log import REFUSED_CALL
-from trainmaster.ports import Lease, Loaded, reached
+from trainmaster.ports import Lease, Loaded, PendingEntries, reached
 
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery."""
@@ -205,8 +207,7 @@ class _Delivery:
             pending = store.pending_entries(self.loaded or loaded)
             has_changed = any(key != self.verdict for key in pending.later)
             if following is not _Next.ROUND and not has_changed:
-                keys = (*pending.included, *pending.later)
-                self._finish(loaded, keys, is_done=following is _Next.END)
+                self._finish(loaded, pending, is_done=following is _Next.END)
                 return
             if has_changed:
                 self.loaded = None
@@ -244,14 +245,15 @@ class _Delivery:
         job = loaded.state.job
         fleet_deps = self.fleet_deps
         fleet = fleet_deps.fleet
-        if job.state is JobState.QUEUED:
-            return self._request_admission(job)
+        following = self._before_listing(loaded)
+        if following is not None:
+            return following
         vms, unreachable, refusal = reached(
-            lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used)
+            lambda: fleet.list_vms(job.set_id, job.tpu_zones, job.zones_used)
         )
         if refusal:
             _log.warning("%s", refusal, extra={"action": REFUSED_CALL, "job_id": job.job_id})
-        if delete_newer(state, vms):
+        if _newer(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
         hidden = [
@@ -288,12 +290,65 @@ class _Delivery:
         VMs that are still newer remained when the database was restored.
         """
         loaded = self._load()
+        if not loaded.state.holds_machines or loaded.state.keeps_machines:
+            return _Next.ROUND  # the VMs are those of the next holder
         steps = Steps(delete_newer(loaded.state, vms))
         for step in steps.steps:
             _log.warning(
                 "a later state than the stored one ordered this VM or its incarnation: %s", step
             )
         return self._progress(steps, loaded) if steps.steps else _Next.ROUND
+
+    def _before_listing(self, loaded: Loaded) -> _Next | None:
+        """Admit a job that is queued, and leave VMs alone that are kept or that another job holds.
+
+        None: the VMs of the job must be compared with what it needs.
+        """
+        state = loaded.state
+        job = state.job
+        if job.state is JobState.QUEUED:
+            return self._request_admission(job)
+        machines = state.machine_set
+        if machines is None or (state.holds_machines and not machines.is_kept):
+            return None
+        if not job.state.is_terminal:
+            self.loaded = None  # it has ended since its own document was read
+            return _Next.ROUND
+        return self._keep(loaded, machines) if state.holds_machines else _Next.END
+
+    def _keep(self, loaded: Loaded, machines: MachineSet) -> _Next:
+        """Let the kept machines idle, until their time is over or none of them is left."""
+        if self.deps.clock() >= machines.until:
+            return self._release(machines, ReleaseCause.DEADLINE)
+        zones = loaded.state.job.zones_used
+        vms, unreachable, _ = reached(
+            lambda: self.fleet_deps.fleet.list_vms(machines.set_id, zones=zones)
+        )
+        listed = {vm.instance_id for vm in vms}
+        if not unreachable and not any(vm.instance_id in listed for vm in machines.vms):
+            return self._release(machines, ReleaseCause.GONE)
+        if any(is_later(machines, vm) for vm in vms):
+            return self._delete_later(vms)
+        steps = Steps(kept_steps(loaded.state, machines, vms))
+        return _Next.END if steps.is_done else self._progress(steps, loaded)
+
+    def _release(self, machines: MachineSet, cause: ReleaseCause) -> _Next:
+        kept_machines.release(machines, cause, self.deps)
+        self.loaded = None
+        self.has_progress = True
+        return _Next.ROUND
+
+    def _delete_later(self, vms: tuple[Vm, ...]) -> _Next:
+        """Read the state after the listing of VMs that a later holder has ordered.
+
+        They are still later than what is stored after the database was restored.
+        """
+        loaded = self._load()
+        machines = loaded.state.machine_set
+        if machines is None or not loaded.state.keeps_machines:
+            return _Next.ROUND
+        later = tuple(Delete(vm) for vm in vms if is_later(machines, vm))
+        return self._progress(Steps(later), loaded) if later else _Next.ROUND
 
     def _explain_wait(
         self,
@@ -378,10 +433,9 @@ class _Delivery:
         """
         self.loaded = None  # the admission decides about the first zone
         if not self.deps.limits:
-            outlook = gather_outlook(job, self.deps)
-            record(ProvisioningStarted(job.job_id, self.deps.clock(), outlook=outlook), self.deps)
+            kept_machines.start(job, self.fleet_deps, self.deps)
             return _Next.ROUND
-        match admission.admit(job, self.deps, self.lease.holder):
+        match admission.admit(job, self.fleet_deps, self.deps, self.lease.holder):
             case Admission.ADMITTED:
                 return _Next.ROUND
             case Admission.WAITS:
@@ -430,7 +484,7 @@ class _Delivery:
     def _is_late(self) -> bool:
         return self.deps.clock() - self.started_at >= timedelta(seconds=DELIVERY_S)
 
-    def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
+    def _finish(self, loaded: Loaded, pending: PendingEntries, *, is_done: bool) -> None:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
 
@@ -439,12 +493,13 @@ class _Delivery:
         """
         store = self.deps.store
         job = loaded.state.job
+        keys = (*pending.included, *pending.later)
         waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         is_awaited = job.state is JobState.RUNNING and job.round.is_held and bool(waiting)
         confirmed = keys[1:] if is_awaited else keys
         if is_done and confirmed:
             expire_history(job, store)
-            store.mark_done(job.job_id, confirmed, self.deps.clock())
+            store.mark_done(job.job_id, confirmed, self.deps.clock(), pending.tokens)
         store.release_lease(self.lease)
         late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
         if late:
@@ -475,3 +530,12 @@ class _Delivery:
 
     def _publish(self, request: ProvisionRequest) -> None:
         self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})
+
+
+def _newer(state: State, vms: tuple[Vm, ...]) -> bool:
+    """Whether a later state has ordered some of the VMs.
+
+    All VMs of an ended job are deleted, also those that idled while they were kept.
+    """
+    is_released = state.job.machines is not None and state.job.state.is_terminal
+    return not is_released and bool(delete_newer(state, vms))

@@ -57,6 +57,7 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     active_labels: set[str] = set()
     for page in _active_pages(deps):
         active_labels.update(map(job_label, page.job_ids))
+        active_labels.update(job_label(job.set_id) for job in page.jobs)
         for zone in unreachable:
             jobs = [job for job in page.jobs if job.zone == zone]
             _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
@@ -128,7 +129,7 @@ def _compare(
     def compare(job: Job) -> None:
         running = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         changing = deps.store.count_replicas(job.job_id, job.attempt, CHANGING)
-        if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
+        if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.set_id), [])):
             compared.running[job.job_id] = running
         else:
             compared.differing.append(job.job_id)

@@ -76,6 +76,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.saving.signal,
         "stall_timeout_s": plan.watching.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
+        **({"tenure": job.tenure, "tenure_key": job.machines.key} if job.machines else {}),
         **_watching_config(job, create),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
@@ -124,7 +125,7 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
     own variable.
     """
     task_type = create.group.task_type
-    names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
+    names = {replica_id: vm_name(job.set_id, replica_id) for replica_id in job.plan.replica_ids}
     addresses = {
         replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()
     }
@@ -173,7 +174,7 @@ def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None
     first = ReplicaId(create.group.task_type, 0)
     if not job.channel_key or first not in members:
         return None
-    names = [(member, vm_name(job.job_id, member)) for member in members]
+    names = [(member, vm_name(job.set_id, member)) for member in members]
     addresses = {member: address_book.channel_address(name, create.zone) for member, name in names}
     roles = dict.fromkeys(member.task_type for member in members)
     by_role = [

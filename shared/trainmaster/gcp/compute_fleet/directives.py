@@ -13,7 +13,9 @@ from typing import Final
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
+from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, Vm
+from trainmaster.core.reconcile.steps import HandOver
 from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, by_id, compute_errors
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.properties import items
@@ -24,6 +26,7 @@ from trainmaster.gcp.vm_labels import (
     LABEL_DIRECTIVE,
     directive_json,
     directive_label,
+    labels,
     parse_directive,
 )
 
@@ -48,6 +51,29 @@ class Directives:
         the VM again, finds the directive in the metadata, and writes the label. If the metadata has
         a later directive than this one, whose label is not written yet, nothing is changed.
         """
+        label = {LABEL_DIRECTIVE: directive_label(directive)}
+        return self._write_both(
+            vm,
+            directive,
+            {DIRECTIVE_KEY: directive_json(directive)},
+            lambda labels: {**labels, **label},
+        )
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Write all metadata at once, so that no agent sees the directive of one job with the
+        configuration of another, and then the labels of the job, without those of the job before.
+        """
+        create = hand_over.create
+        own_labels = labels(job, create)
+        return self._write_both(hand_over.vm, create.directive, metadata, lambda _: own_labels)
+
+    def _write_both(
+        self,
+        vm: Vm,
+        directive: Directive,
+        changes: Mapping[str, str],
+        change_labels: Callable[[Mapping[str, str]], Mapping[str, str]],
+    ) -> bool:
         with compute_errors(f"direct {vm.name}"):
             try:
                 instance = self._by_id(vm, self._instances.get, **FLEET_READ)
@@ -57,9 +83,9 @@ class Directives:
                 written = parse_directive(values.get(DIRECTIVE_KEY))
                 if written is not None and written.order > directive.order:
                     return False
-                if written != directive and not self._write_metadata(vm, values, directive):
+                if written != directive and not self._write_metadata(vm, {**values, **changes}):
                     return False
-                return self._write_label(vm, instance, directive)
+                return self._write_labels(vm, instance, change_labels(instance.labels))
             except exceptions.NotFound:
                 return False
             except exceptions.PreconditionFailed as error:
@@ -67,20 +93,19 @@ class Directives:
                     raise
                 return False  # somebody has changed the VM since it was read
 
-    def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
-        """Write the directive into the metadata, which had these values.
+    def _write_metadata(self, vm: Vm, values: Mapping[str, str]) -> bool:
+        """Write all metadata: the call replaces it.
 
-        The call replaces all metadata. So the current values are sent again, with the fingerprint,
-        which makes the call fail if the metadata has changed meanwhile.
+        The fingerprint makes the call fail if the metadata has changed meanwhile.
         """
-        changed = items({**values, DIRECTIVE_KEY: directive_json(directive)})
-        metadata = compute_v1.Metadata(fingerprint=vm.fingerprint, items=changed)
+        metadata = compute_v1.Metadata(fingerprint=vm.fingerprint, items=items(values))
         return self._change(vm, self._instances.set_metadata_unary, metadata_resource=metadata)
 
-    def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
-        labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
+    def _write_labels(
+        self, vm: Vm, instance: compute_v1.Instance, changed: Mapping[str, str]
+    ) -> bool:
         request = compute_v1.InstancesSetLabelsRequest(
-            label_fingerprint=instance.label_fingerprint, labels=labels
+            label_fingerprint=instance.label_fingerprint, labels=dict(changed)
         )
         return self._change(
             vm, self._instances.set_labels_unary, instances_set_labels_request_resource=request

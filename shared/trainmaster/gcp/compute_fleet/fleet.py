@@ -29,7 +29,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet.directives import Directives
 from trainmaster.gcp.compute_fleet.errors import (
@@ -110,7 +110,7 @@ class ComputeFleet:
         if not name_exists(outcome):
             return outcome
         with compute_errors(f"list the VMs in {create.zone}"):
-            listed = self._listing.in_zone(_label_filter(job.job_id), create.zone)
+            listed = self._listing.in_zone(_label_filter(job.set_id), create.zone)
         existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(_is_earlier(vm, create) for vm in ours):
@@ -142,6 +142,9 @@ class ComputeFleet:
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
         return self._directives.write(vm, directive)
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        return self._directives.hand_over(job, hand_over, metadata)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         text = self._guest_attribute(vm, HEARTBEAT)

@@ -45,8 +45,8 @@ def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
     if not needs_compact_placement(group):
         return None
     head = own("tm-")
-    tail = f"-{job_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
-    return head + slug(job.job_id, NAME_LENGTH_MAX - len(head) - len(tail)) + tail
+    tail = f"-{job_hash(job.set_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
+    return head + slug(job.set_id, NAME_LENGTH_MAX - len(head) - len(tail)) + tail
 
 
 class Placements:

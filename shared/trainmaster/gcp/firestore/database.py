@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 JOBS: Final = "jobs"
 LEDGER: Final = "ledger"
 REPLICAS: Final = "replicas"
+MACHINE_SETS: Final = "machines"
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 UNREADABLE: Final = "unreadable_job"

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,9 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import MachineSet, SetState
+from trainmaster.core.model.owner import owner
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
-from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.core.rules.admission_queue import waits_for_admission
 from trainmaster.core.rules.user_requests import end_of_wait
 from trainmaster.core.timeouts import HISTORY_KEPT
@@ -46,7 +48,10 @@ not.
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
-T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome)
+NOT_STORED_IF_NONE: Final = frozenset(("machines", "keep_s", "taken", "misfit"))
+"""Fields of jobs that keep or take machines. The documents of all other jobs do not have them."""
+
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome, MachineSet)
 P = TypeVar("P")
 Document = dict[str, Any]
 
@@ -105,6 +110,13 @@ def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Doc
     if entry.is_notification_pending:
         document[NOTIFICATION_PENDING] = True
     return _with_expiry(document, expire_at)
+
+
+def machine_set_document(machines: MachineSet) -> Document:
+    """Return the document of a machine set. One that was released is only read for its costs."""
+    is_released = machines.state is SetState.RELEASED
+    last = max((period.ended_at for period in machines.kept_periods), default=machines.ended_at)
+    return _with_expiry(_dump(MachineSet, machines), last + HISTORY_KEPT if is_released else None)
 
 
 def orphan_document(orphan: Orphan) -> Document:
@@ -178,13 +190,17 @@ def _with_expiry(document: Document, expire_at: datetime | None) -> Document:
 
 
 def _storable(value: Any) -> Any:
-    """Replace tuples by lists, and members of enumerations by their values."""
+    """Replace tuples by lists, members of enumerations by their values, and decimals by text."""
     if isinstance(value, dict):
-        return {str(key): _storable(item) for key, item in value.items()}
+        return {
+            str(key): _storable(item)
+            for key, item in value.items()
+            if item is not None or key not in NOT_STORED_IF_NONE
+        }
     if isinstance(value, list | tuple):
         return [_storable(item) for item in value]
-    if isinstance(value, str):
-        return str.__str__(value)
+    if isinstance(value, str | Decimal):
+        return str.__str__(str(value))
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -22,6 +22,7 @@ from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import (
     JOBS,
+    MACHINE_SETS,
     REPLICAS,
     Database,
     commit,
@@ -39,7 +40,7 @@ from trainmaster.gcp.firestore.documents import (
     submission_time_field,
     unpack,
 )
-from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs
+from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs, VmOwner
 from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 
 ADMISSION: Final = "control/admission_token"
@@ -161,7 +162,7 @@ class JobQueries(Database):
         field = submission_time_field(through_api=through_api)
         return self._count(self._where(JOBS, (field, ">=", moment)))
 
-    def job_of_vm(self, name: str) -> str | None:
+    def owner_of_vm(self, name: str) -> VmOwner | None:
         """Query by the hash in the name, which two jobs may share; then compare the whole name."""
         vm_hash = job_hash_in(name)
         if vm_hash is None:
@@ -169,10 +170,20 @@ class JobQueries(Database):
         replica_id = replica_id_from_vm_name(name)
         for snapshot in self._find(self._where(JOBS, ("vm_hash", "==", vm_hash))):
             job = read_or_log(Job, snapshot, "job_id")
-            has_replica = job is None or replica_id in job.plan.replica_ids
-            if has_replica and vm_name(snapshot.id, replica_id) == name:
-                return str(snapshot.id)
+            job_id = str(snapshot.id)
+            if vm_name(job_id, replica_id) != name:
+                continue
+            if job is not None and job.machines is not None:
+                return VmOwner(self._holder(job_id), job_id)
+            if job is None or replica_id in job.plan.replica_ids:
+                return VmOwner(job_id, job_id)
         return None
+
+    def _holder(self, set_id: str) -> str:
+        """Return the holder of the machine set that this job has created: itself, at first."""
+        path = f"{MACHINE_SETS}/{set_id}"
+        snapshot = self._get(path, fields=["holder"]).get(path)
+        return str(snapshot.get("holder")) if snapshot is not None else set_id
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))

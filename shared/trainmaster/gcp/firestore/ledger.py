@@ -4,7 +4,7 @@ confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -89,33 +89,51 @@ class Ledgers(Database):
         entries = self._find(query)
         included = tuple(entry.id for entry in entries if entry.create_time < loaded.read_at)
         later = tuple(entry.id for entry in entries if entry.create_time >= loaded.read_at)
-        return PendingEntries(included, later)
+        tokens = {entry.id: entry.update_time for entry in entries}
+        return PendingEntries(included, later, tokens)
 
     def is_pending(self, job_id: str, key: str) -> bool:
         path = f"{ledger_path(job_id)}/{key}"
         snapshot = self._get(path, fields=["is_pending"]).get(path)
         return snapshot is not None and bool(snapshot.get("is_pending"))
 
-    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
+    def mark_done(
+        self,
+        job_id: str,
+        keys: Sequence[str],
+        at: datetime,
+        tokens: Mapping[str, object] | None = None,
+    ) -> None:
         """Write only entries that are pending, as they were read: the time of an earlier
         confirmation stays.
         """
-        paths = [f"{ledger_path(job_id)}/{key}" for key in keys]
+        known = tokens or {}
+        pending = {key: known[key] for key in keys if key in known}
+        if len(pending) < len(keys):
+            pending = self._read_pending(job_id, keys)
         for _ in range(MARK_TRIES):
-            entries = self._get(*paths, fields=["is_pending"]) if paths else {}
-            pending = [entry for entry in entries.values() if entry.get("is_pending")]
             if not pending:
                 return
             batch = self._client.batch()
-            for entry in pending:
-                option = self._client.write_option(last_update_time=entry.update_time)
-                batch.update(entry.reference, {"is_pending": False, "done_at": at}, option)
+            for key, update_time in pending.items():
+                entry = self._client.document(f"{ledger_path(job_id)}/{key}")
+                option = self._client.write_option(last_update_time=update_time)
+                batch.update(entry, {"is_pending": False, "done_at": at}, option)
             try:
                 commit(batch, f"mark entries of {job_id} done")
             except ConflictError:
+                pending = self._read_pending(job_id, keys)
                 continue
             return
         raise ConflictError(f"{job_id}: other writers kept marking the same ledger entries as done")
+
+    def _read_pending(self, job_id: str, keys: Sequence[str]) -> dict[str, object]:
+        """Return those of the entries that are pending: key → update time."""
+        paths = [f"{ledger_path(job_id)}/{key}" for key in keys]
+        entries = self._get(*paths, fields=["is_pending"]) if paths else {}
+        return {
+            entry.id: entry.update_time for entry in entries.values() if entry.get("is_pending")
+        }
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         ledgers = self._client.collection_group(LEDGER)

@@ -11,12 +11,14 @@ from google.cloud.firestore import SERVER_TIMESTAMP, DocumentSnapshot
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.machine_set import MachineSet, SetState
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import (
+    MACHINE_SETS,
     Database,
     ExistsError,
     commit,
@@ -28,12 +30,19 @@ from trainmaster.gcp.firestore.documents import (
     EXPIRE_AT,
     entry_document,
     job_document,
+    machine_set_document,
     read,
     replica_document,
 )
 from trainmaster.gcp.firestore.job_queries import ADMISSION
 from trainmaster.gcp.firestore.ledger import COMMITTED_AT
-from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Loaded
+from trainmaster.ports import (
+    MACHINES,
+    AdmissionToken,
+    AlreadyRecordedError,
+    Loaded,
+    LoadedSet,
+)
 
 JOB: Final = "job"
 """Key of the job's document in `Loaded.tokens`."""
@@ -48,7 +57,9 @@ class States(Database):
         paths = [job_path(job_id), *([f"{replicas_path(job_id)}/{replica}"] if replica else [])]
         documents = self._get(*paths)
         job = documents.pop(job_path(job_id), None)
-        return _to_loaded(job, list(documents.values()), whole=False) if job is not None else None
+        if job is None:
+            return None
+        return self._with_machines(_to_loaded(job, list(documents.values()), whole=False))
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         job = self._get(job_path(job_id)).get(job_path(job_id))
@@ -56,7 +67,31 @@ class States(Database):
             return None
         replicas = self._where(replicas_path(job_id), ("attempt", "==", job.get("attempt")))
         loaded = _to_loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
-        return replace(loaded, read_at=job.read_time)
+        return replace(self._with_machines(loaded), read_at=job.read_time)
+
+    def _with_machines(self, loaded: Loaded) -> Loaded:
+        """Read the job's machine set, after the job: the set may be newer, but is never older."""
+        job = loaded.state.job
+        if job.machines is None:
+            return loaded
+        path = f"{MACHINE_SETS}/{job.set_id}"
+        snapshot = self._get(path).get(path)
+        if snapshot is None:
+            return loaded
+        state = replace(loaded.state, machine_set=read(MachineSet, snapshot.to_dict()))
+        return replace(
+            loaded, state=state, tokens={**loaded.tokens, MACHINES: snapshot.update_time}
+        )
+
+    def kept_machines(self) -> tuple[LoadedSet, ...]:
+        query = self._where(MACHINE_SETS, ("state", "==", SetState.KEPT.value))
+        kept = [
+            LoadedSet(read(MachineSet, snapshot.to_dict()), snapshot.update_time)
+            for snapshot in self._find(query)
+        ]
+        return tuple(
+            sorted(kept, key=lambda one: (one.machine_set.ended_at, one.machine_set.set_id))
+        )
 
     def commit(
         self,
@@ -83,6 +118,9 @@ class States(Database):
             )
         if change.job:
             self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
+        if change.machines:
+            path = f"{MACHINE_SETS}/{change.machines.set_id}"
+            self._write(batch, path, machine_set_document(change.machines), tokens.get(MACHINES))
         if admission_token is not None:
             # The values differ from the last admission's: an update that changes nothing keeps the
             # update time.

@@ -8,6 +8,7 @@
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     capacity/{zone and machine kind}       Outcome
+    machines/{job that created the VMs}    MachineSet
     leases/{job_id}                        `expires_at`, `holder` of the lease on work for this job
     control/admission_token                the last admission; its update time is the token
     control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost

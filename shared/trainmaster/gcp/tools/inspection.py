@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -111,8 +111,18 @@ class Inspection:
             raise InspectionError(response.status, "the response has no date") from None
 
     def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        return self._granted(self._access.granted_permissions, permissions)
+
+    def api_permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        return self._granted(self._access.api_permissions, permissions)
+
+    def _granted(
+        self,
+        ask: Callable[[str, Sequence[str]], frozenset[str]],
+        permissions: Sequence[str],
+    ) -> frozenset[str]:
         try:
-            return self._access.granted_permissions(self._token, permissions)
+            return ask(self._token, permissions)
         except UnknownTokenError:
             raise InspectionError(
                 HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired"

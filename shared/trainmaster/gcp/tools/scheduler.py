@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -15,6 +17,7 @@ from google.api_core import exceptions
 from google.cloud import scheduler_v1
 from google.protobuf import field_mask_pb2
 
+from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.retries import CALL, CALL_S
@@ -25,13 +28,13 @@ UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target"
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
-def publication(project: str, source: str, topic: str, data: bytes) -> Json:
-    """Return the target of a schedule that publishes its job file, with this source."""
+def publication(project: str, attributes: Json, topic: str, data: bytes) -> Json:
+    """Return the target of a schedule that publishes its job file, with these attributes."""
     return {
         "pubsubTarget": {
             "topicName": f"projects/{project}/topics/{topic}",
             "data": base64.b64encode(data).decode("ascii"),
-            "attributes": {"source": source},
+            "attributes": attributes,
         }
     }
 
@@ -89,6 +92,13 @@ class CloudScheduler:
         with google_errors("Cloud Scheduler"):
             return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
 
+    def get(self, name: str) -> Json:
+        """Return the job. `name`: `projects/P/locations/L/jobs/JOB`. Raises PermanentError if there
+        is none.
+        """
+        with google_errors("Cloud Scheduler"), _named(name):
+            return _as_json(self._client.get_job(name=name, **CALL))
+
     def act(self, verb: Literal["run", "pause", "resume", "delete"], name: str) -> None:
         """Run the job now, once, whatever its schedule; or change it.
 
@@ -99,7 +109,7 @@ class CloudScheduler:
         """
         options = {"retry": None, "timeout": CALL_S} if verb == "run" else CALL
         call = getattr(self._client, f"{verb}_job")
-        with google_errors("Cloud Scheduler"):
+        with google_errors("Cloud Scheduler"), _named(name):
             call(name=name, **options)
 
     def close(self) -> None:
@@ -115,3 +125,17 @@ class CloudScheduler:
 def _as_json(job: scheduler_v1.Job) -> Json:
     fields: Json = json.loads(scheduler_v1.Job.to_json(job, use_integers_for_enums=False))
     return {key: value for key, value in fields.items() if value not in ("", None)}
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Raise PermanentError with the schedule's name if Cloud Scheduler does not find it."""
+    try:
+        yield
+    except exceptions.NotFound:
+        place, _, job = name.rpartition("/jobs/")
+        location = place.rpartition("/")[2]
+        raise PermanentError(
+            f"{location} has no schedule {job}: `trainmaster schedule list --location {location}`"
+            " shows those that it has"
+        ) from None

@@ -28,7 +28,7 @@ from google.protobuf import field_mask_pb2
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.rest_api import RestApi
@@ -162,6 +162,15 @@ class TpuFleet:
                 return False
             finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
         return finished.error is None
+
+    def hand_over(
+        self,
+        job: Job,  # noqa: ARG002 - the port's signature
+        hand_over: HandOver,
+        metadata: Mapping[str, str],  # noqa: ARG002 - the port's signature
+    ) -> bool:
+        """Raise LookupError: job files with TPU slices cannot keep machines."""
+        raise LookupError(f"{hand_over.vm.name} is a TPU node, which no other job can take")
 
     def release(self, job: Job) -> bool:  # noqa: ARG002 - the port's signature
         """Cloud TPU keeps nothing of a job but its nodes."""

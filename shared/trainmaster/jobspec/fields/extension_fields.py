@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Final
 
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
+from trainmaster.core.model.money import ZERO, Money
 from trainmaster.core.model.plan import Cap, Elastic, Plan
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.saving import SaveOnNotice
@@ -52,13 +54,13 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     if requested is None:
         return None
     match = _CAP.fullmatch(requested)
-    amount = float(match[1]) if match else 0.0
+    amount = Decimal(match[1]) if match else ZERO
     if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
         problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
         problems.add(path, problem, example_at(path))
         return None
-    return Cap(amount, match[2])
+    return Cap(Money(amount, match[2]))
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
@@ -109,6 +111,27 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
     is_watched = can_watch and requested in (None, StallMode.AUTO)
     still_s = STILL_S if is_watched else None
     return replace(plan, watching=replace(plan.watching, still_s=still_s))
+
+
+def with_kept_machines(
+    plan: Plan, requested: int | None, problems: Problems, *, is_tuning: bool
+) -> Plan:
+    """Return the plan of a job that takes and keeps machines.
+
+    Add a problem to a job that cannot.
+    """
+    if requested is None:
+        return plan
+    path: FieldPath = (EXTENSION, "keepMachines")
+    if plan.tpu_zones:
+        problems.add_text(path, "cannot be used with TPUs: only VMs are kept", LEAVE_OUT)
+    elif is_tuning:
+        problem = "cannot be used in a tuning job: each trial gets machines of its own"
+        problems.add_text(path, problem, LEAVE_OUT)
+    elif plan.limits.cap:
+        problem = "cannot be combined with maxCost: kept machines cost money after the job's end"
+        problems.add_text(path, problem, LEAVE_OUT)
+    return replace(plan, keep_s=requested)
 
 
 def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) -> Plan:

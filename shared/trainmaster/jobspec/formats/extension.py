@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import WithJsonSchema
 
 from trainmaster.core.model.exit_policy import Preset
+from trainmaster.core.model.machine_set import KEEP_S_MAX
 from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.core.model.saving import CheckpointSignal, SaveOnNotice
 from trainmaster.core.model.watching import Preflight, TrackingRun
@@ -175,6 +176,13 @@ class Extension(WireModel):
         "When a program counts as hung, and is restarted. A time: it prints nothing for so long."
         " auto: all members print nothing, move no bytes and compute nothing for ten minutes or"
         " longer. off: never.",
+    )
+    keep_machines: Annotated[int | None, duration(0, example_s=900, most_s=KEEP_S_MAX)] = (
+        wire_field(
+            "900s",
+            "Take machines that an earlier job of yours has kept, if they fit, and keep this job's"
+            " machines so long after its end, at most an hour. 0s: only take.",
+        )
     )
     restart_job_on_worker_restart: Boolean = wire_field(
         True, "Rerun the whole job whenever one replica restarts.", default=False

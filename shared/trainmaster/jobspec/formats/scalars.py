@@ -39,8 +39,10 @@ def reject(problem: str, example: object = None) -> Never:
     raise PydanticCustomError("job", "{problem}", {"problem": problem, "example": example})
 
 
-def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> BeforeValidator:
-    """Return a validator of durations from `least_s` to TIME_S_MAX.
+def duration(
+    least_s: int, example_s: int, words: Iterable[StrEnum] = (), most_s: int = TIME_S_MAX
+) -> BeforeValidator:
+    """Return a validator of durations from `least_s` to `most_s`.
 
     It rounds up to whole seconds: `1.5s` is 2. `example_s`: duration to suggest. `words`: what may
     stand there instead, in any case.
@@ -55,8 +57,8 @@ def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> Bef
         if isinstance(word, str) and word.lower() in by_name:
             return by_name[word.lower()]
         duration_s = _parse_duration(value, " or ".join(("", *by_name)))
-        if duration_s is not None and not least_s <= duration_s <= TIME_S_MAX:
-            reject(f"must be from {least_s}s to {TIME_S_MAX}s, not {value}", f"{example_s}s")
+        if duration_s is not None and not least_s <= duration_s <= most_s:
+            reject(f"must be from {least_s}s to {most_s}s, not {value}", f"{example_s}s")
         return duration_s
 
     return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=pattern)])

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from trainmaster.memory.bus import VALUE_BYTES_MAX
+from trainmaster_local.memory.bus import VALUE_BYTES_MAX
 
 TIMEOUT_S: Final = 150.0
 TOKEN_CHARS: Final = 1200

@@ -5,6 +5,7 @@ lost.
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.money import read_money
 from trainmaster.core.model.plan import Cap, TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.round import Round, SaveCause, Saving
+from trainmaster.core.model.round import Round, SaveCause, SaveRequest
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import price_of_vm
@@ -389,7 +391,7 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
 
 def capped(state: State, computed_s: float) -> State:
     """Return the state with a cap that pays for an hour since this time, less the reserve."""
-    cap = Cap(1.0, "USD", per_hour=1.0, computed_at=at(computed_s))
+    cap = Cap(read_money("1 USD"), per_hour=Decimal(1), computed_at=at(computed_s))
     plan_ = replace(state.job.plan, limits=replace(state.job.plan.limits, cap=cap))
     return replace(state, job=replace(state.job, plan=plan_))
 
@@ -426,7 +428,7 @@ def test_no_vm_is_requested_when_its_time_is_over(computed_s: float, *, is_reque
 def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
     """A program that starts with this directive needs them as with any other one."""
     group = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4))
-    saving = Saving(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
+    saving = SaveRequest(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
     job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
     first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")
     second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)

@@ -11,8 +11,9 @@ import pytest
 from tests.support.jobs import a_job, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
+from trainmaster.core.model.owner import Owner, owner
 from trainmaster.core.model.tuning import TrialOf
-from trainmaster.core.reporting.submission_origin import Owner, describe_origin, owner
+from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.presentation.job_view import job_view

@@ -37,7 +37,7 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import State
 from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import Round, SaveCause, Saving
+from trainmaster.core.model.round import Round, SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reconcile.desired import desired_vms
@@ -75,9 +75,9 @@ def asked(
     ago: timedelta = timedelta(seconds=10),
     why: SaveCause = SaveCause.NOTICE,
     replicas: tuple[ReplicaId, ...] = (),
-) -> Saving:
+) -> SaveRequest:
     """Return a request to save that was recorded so long ago."""
-    return Saving(number, NOW - ago, at(160), why, replicas)
+    return SaveRequest(number, NOW - ago, at(160), why, replicas)
 
 
 def directive_of(state: State, replica_id: ReplicaId) -> Directive:
@@ -93,7 +93,7 @@ def test_notice_is_one_write_and_no_request_if_all_peers_answered() -> None:
     state = running()
     decision = judge(state, noticed(WORKER_1), NOW)
     assert summarize(decision) == "4 save_round members_save"
-    assert action_of(decision, SaveRound).saving == Saving(1, NOW, at(130), SaveCause.NOTICE)
+    assert action_of(decision, SaveRound).saving == SaveRequest(1, NOW, at(130), SaveCause.NOTICE)
     change = evolve(state, decision, NOW)
     assert (change.replicas, change.effects) == ((), ())
     assert "worker 1" in decision.text
@@ -164,7 +164,7 @@ def test_notice_long_after_another_request_is_a_request_of_its_own(why: SaveCaus
     decision = judge(state, noticed(WORKER_1, number=2, silent=(0,)), NOW)
     assert summarize(decision) == "4 save_round members_save"
     saving = action_of(decision, SaveRound).saving
-    assert saving == Saving(2, NOW, at(130), SaveCause.NOTICE, (CHIEF,))
+    assert saving == SaveRequest(2, NOW, at(130), SaveCause.NOTICE, (CHIEF,))
 
 
 def test_second_notice_reaches_a_member_that_a_directive_asked_before() -> None:
@@ -210,15 +210,24 @@ def test_growth_waits_for_another_request_and_ends_the_round_at_its_end() -> Non
         2, plan=a_plan(on_notice=SaveOnNotice.GANG, elastic=Elastic(2)), without=(WORKER_1,)
     )
     joins = MembersJoin("digits_1", 1, 2, 1, NOW)
-    asking = apply(state, evolve(state, judge(state, joins, NOW), NOW))
+    requested = judge(state, joins, NOW)
+    assert requested.text.endswith(
+        f"or at {NOW + SAVE_MAX:%H:%M:%S}: a program that does not catch SIGTERM runs until then,"
+        " and repeats what it did since its last checkpoint."
+    )
+    asking = apply(state, evolve(state, requested, NOW))
     saving = asking.job.round.saving
-    assert saving == Saving(1, NOW, NOW + SAVE_MAX, SaveCause.GROWTH, (CHIEF,))
+    assert saving == SaveRequest(1, NOW, NOW + SAVE_MAX, SaveCause.GROWTH, (CHIEF,))
     directive = directive_of(asking, CHIEF)
     assert (directive.action, directive.asks_peers) == (DirectiveAction.SAVE, True)
     over = SaveOver("digits_1", 1, 2, 1, CHIEF, NOW)
     assert judge(asking, over, NOW).is_provisional
     decision = judge(asking, over, NOW + SAVE_MAX)
     assert summarize(decision) == "7 stop_round saved"
+    assert decision.text.endswith(
+        "Programs that do not catch SIGTERM were not asked to save, and repeat what they did since"
+        " their last checkpoint. Free of charge."
+    )
     assert rank_of(over) is Rank.MACHINE
     stopped = apply(asking, evolve(asking, decision, NOW + SAVE_MAX))
     assert (stopped.job.round.is_held, stopped.job.round.saving) == (True, None)

@@ -1,0 +1,29 @@
+"""The local stack that runs now, for the commands of `trainmaster`, which import nothing else here.
+
+Its interface is `trainmaster.cli.local_distribution.RunningStack`.
+"""
+
+from __future__ import annotations
+
+from trainmaster.errors import PermanentError
+from trainmaster_emulators.process import state
+from trainmaster_emulators.services.fault_client import FaultClient
+from trainmaster_emulators.stack import client_configuration, stack
+
+
+def environment(*, must_be_named: bool) -> dict[str, str]:
+    """Return the environment variables of the running stack.
+
+    `must_be_named`: it does not count if only the working directory names it. Raises PermanentError
+    if none runs.
+    """
+    state_dir = state.find_state_dir(None)
+    if must_be_named and not state.is_named_by_user(state_dir):
+        raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
+    return client_configuration.environment(state_dir, stack.find(state_dir))
+
+
+def init_process(vm: str, host: int) -> int:
+    """Return the process id of the first process of a VM, or of a host of a TPU node."""
+    client = FaultClient(stack.find(state.find_state_dir(None)))
+    return int(client.processes(vm, host)["init"])

@@ -1,0 +1,70 @@
+"""Rounds over facts: decisions are compared with what really ended the programs.
+
+F1    no program of a round starts beside a program of another round (`simulator.world.programs`)
+F2    a member that a verdict charges failed by itself
+F3    every stop of a round leads to the next one, a rerun or the end: the job ends (I1)
+F4    no job is FAILED without a failed program, a failed set-up or an error of the service
+F5    SUCCEEDED only if the primary exited 0 in this attempt
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.core.actions import BeginRound, Budget, FailJob, RerunJob, StopRound
+from trainmaster.core.decisions import Rule
+from trainmaster.core.events import AllReady, ExitCause, ReplicaExited
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster_local.simulator.invariants import ViolationError
+from trainmaster_local.simulator.world.program_ends import EndCause, ProgramEnds
+
+
+@dataclass(slots=True)
+class RoundInvariants:
+    """The verdicts and the end of one job."""
+
+    ends: ProgramEnds
+
+    def apply(self, entry: LedgerEntry, state: State) -> None:
+        """Check one more decision, which led to `state`."""
+        event = entry.event
+        action = entry.decision.action
+        end = event.ends[0] if isinstance(event, AllReady) and event.ends else event
+        is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
+        charged = _charged(entry)
+        if isinstance(event, AllReady) and event.round and charged:
+            replica_id = ReplicaId.parse(charged.partition("-")[2])
+            causes = self.ends.causes(replica_id, event.attempt, event.round - 1)
+            if EndCause.FAILED not in causes and not is_reboot:
+                raise ViolationError(
+                    f"F2: {entry.key} charges {charged}, whose program ended so: {causes}"
+                )
+        is_own = entry.decision.rule not in (Rule.VM_LOST, Rule.CAPACITY) and not is_reboot
+        if isinstance(action, FailJob) and is_own and not self.ends.has(EndCause.FAILED):
+            raise ViolationError(
+                f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}"
+            )
+        job = state.job
+        if job.state is JobState.SUCCEEDED and not self.ends.has(
+            EndCause.COMPLETED, job.plan.primary, job.attempt
+        ):
+            raise ViolationError(
+                f"F5: {entry.key}: the primary has not exited 0 in attempt {job.attempt}"
+            )
+
+
+def _charged(entry: LedgerEntry) -> str | None:
+    """Return the key of the member that a verdict charges; None: it is free."""
+    match entry.decision.action:
+        case BeginRound(replica=replica, charge=Budget.RESTARTS):
+            return replica
+        case StopRound(replica=replica):
+            return replica
+        case RerunJob(reporter=replica, charge=Budget.RERUNS):
+            return replica
+        case FailJob(replica=replica):
+            return replica
+        case _:
+            return None

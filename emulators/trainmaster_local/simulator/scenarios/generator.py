@@ -1,0 +1,172 @@
+"""Draws scenarios: small jobs of every kind, under one fault profile."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.reading.parse_document import parse_document
+from trainmaster_local.simulator.scenarios.fault_profiles import (
+    PARTIAL,
+    QUEUE,
+    SLICES,
+    STORM,
+    USERS,
+    Profile,
+)
+from trainmaster_local.simulator.scenarios.scenario import Scenario, SimJob
+
+PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
+"""The package of every job. The simulated bucket contains it."""
+JOB_ID: Final = "sim_1"
+VARIANTS: Final = 7
+PARTIAL_VARIANTS: Final = (7, 8)
+"""Variants of jobs that may start before all of their VMs exist."""
+WORKERS: Final = (0, 1, 1, 1, 2, 3)
+STORM_WORKERS: Final = (2, 4, 7, 11)
+SYNCHRONOUS_SHARE: Final = 0.75
+QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
+QUEUE_LIMITS: Final = {"vcpus": 12}
+"""Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
+
+SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
+"""Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots.
+"""
+
+
+def rng_of(seed: int, profile: Profile) -> random.Random:
+    """Return the random generator of the history with this seed under this profile."""
+    return random.Random(f"{profile.name}/{seed}")  # noqa: S311 - reproducible randomness is the purpose
+
+
+def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
+    """Draw the jobs that suit the profile: queued jobs, jobs on TPU slices, or one job of any other
+    kind.
+    """
+    if profile.name == QUEUE.name:
+        jobs = tuple(
+            _draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS))
+        )
+        return Scenario(jobs, profile, QUEUE_LIMITS)
+    if profile.name == SLICES.name:
+        document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
+    else:
+        workers = rng.choice(
+            STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS
+        )
+        variant = (
+            rng.choice(PARTIAL_VARIANTS)
+            if profile.name == PARTIAL.name
+            else rng.randrange(VARIANTS)
+        )
+        document, plan = training_job(workers, variant)
+    job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
+    if not plan.is_synchronous:  # programs that need all of their peers must not be in such a job
+        job = replace(job, is_synchronous=False)
+    scenario = Scenario((job,), profile)
+    if profile.hang_per_hour:
+        return replace(scenario, quiet_s=SILENCE_S, horizon_s=scenario.horizon_s + SILENCE_S)
+    return scenario
+
+
+def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
+    job_id = f"sim_{number}"
+    document, plan = training_job(rng.choice((0, 0, 1, 2)), 0, job_id, rng.choice((0, 0, 5)))
+    return _draw_job(
+        rng,
+        job_id,
+        document,
+        plan,
+        submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120))),
+    )
+
+
+def _draw_job(
+    rng: random.Random,
+    job_id: str,
+    document: bytes,
+    plan: Plan,
+    *,
+    submitted_s: float = 0.0,
+    is_uploaded: bool = False,
+) -> SimJob:
+    duration_s = rng.uniform(20, 120)
+    checkpoint_s = rng.choice((0.0, 10.0, 60.0))
+    is_synchronous = rng.random() < SYNCHRONOUS_SHARE
+    return SimJob(
+        job_id,
+        document,
+        plan,
+        duration_s,
+        checkpoint_s,
+        is_synchronous=is_synchronous,
+        submitted_s=submitted_s,
+        is_uploaded=is_uploaded,
+    )
+
+
+@cache
+def training_job(
+    workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0
+) -> tuple[bytes, Plan]:
+    """Return job file and plan of a job on n1-standard-4.
+
+    `variant` selects its zones and policies.
+    """
+    training: dict[str, object] = {
+        "scaleTier": "CUSTOM",
+        "masterType": "n1-standard-4",
+        "packageUris": [PACKAGE_URI],
+        "pythonModule": "trainer.task",
+        "region": "us-central1",
+        "runtimeVersion": "2.21",
+        "scheduling": {"maxRunningTime": "7200s", "maxWaitTime": "3600s", "priority": priority},
+    }
+    if workers:
+        training |= {"workerType": "n1-standard-4", "workerCount": workers}
+    extension: dict[str, object] = {
+        "zones": ["us-central1-a", "us-central1-b", "us-central1-f"][: 1 + variant % 3]
+    }
+    match variant:
+        case 1:
+            training.pop("scheduling")
+        case 2:
+            training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+            training |= {"evaluatorType": "n1-standard-4", "evaluatorCount": 1}
+        case 7:
+            training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+            extension["gang"] = False
+        case 8:
+            extension |= {"gang": False, "independentReplicas": True}
+        case 3:
+            extension["spot"] = {"use": "workers", "onDemandAfter": 2}
+        case 4:
+            extension["disableRetries"] = True
+        case 5:
+            extension["restartJobOnWorkerRestart"] = True
+    return _accept({"jobId": job_id, "trainingInput": training, "trainmaster": extension})
+
+
+@cache
+def slice_job(workers: int, topology: str) -> tuple[bytes, Plan]:
+    """Return job file and plan of a job on TPU slices of one host (2x2) or four hosts (4x4)."""
+    machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
+    pool = {
+        "machineSpec": machine,
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/image"},
+    }
+    scheduling = {"timeout": "7200s", "maxWaitDuration": "3600s"}
+    spec = {"workerPoolSpecs": [pool] * (1 + workers), "scheduling": scheduling}
+    return _accept({"jobId": JOB_ID, "jobSpec": spec, "trainmaster": {"region": "us-central1"}})
+
+
+def _accept(document: dict[str, object]) -> tuple[bytes, Plan]:
+    body = json.dumps(document).encode()
+    return body, accept(parse_document(body, "message.json"), default_job_id=None).plan

@@ -1,0 +1,128 @@
+"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts
+it.
+
+The latest vm-ready or replica-exit is published again until a directive of a later incarnation
+answers it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from trainmaster.core.model.vm import Vm
+from trainmaster.messaging import topics
+from trainmaster_local.simulator.world.bus import SimBus
+from trainmaster_local.simulator.world.context import Context
+
+BACKOFF_MAX_S: Final = 30.0
+STORED_DESPITE_FAILURE: Final = 0.5
+"""Share of the failed publish calls whose message was stored: only the response was lost."""
+
+REPEAT_S: Final = (480.0, 720.0)
+"""Time until the latest event is repeated. Source: `trainmaster.agent.reporting.events`."""
+REPEATED: Final = (topics.VM_READY, topics.REPLICA_EXIT)
+
+Key = tuple[int, int]
+"""Attempt and incarnation."""
+PlanWithin = Callable[[tuple[float, float], Callable[[], None]], None]
+"""Plan an action at a random moment of a time span in seconds; it is dropped if the agent has
+stopped by then.
+"""
+
+
+@dataclass(slots=True)
+class Event:
+    """One event to send. `on_accepted` is called when Pub/Sub has accepted it."""
+
+    topic: str
+    key: Key
+    body: dict[str, object]
+    on_accepted: Callable[[], None]
+
+
+@dataclass(slots=True)
+class EventSender:
+    """One queue of events.
+
+    An agent has two: one for its incarnations' events, one for VM faults.
+    """
+
+    bus: SimBus
+    context: Context
+    plan_within: PlanWithin
+    _events: deque[Event] = field(default_factory=deque)
+    _is_sending: bool = False
+    _failures: int = 0
+    _latest: Event | None = None
+    """The latest accepted event that no directive has answered."""
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+        self._send_next()
+
+    def drop_before(self, key: Key) -> None:
+        """Discard the events of incarnations before `key`."""
+        self._events = deque(event for event in self._events if event.key >= key)
+        if self._latest and self._latest.key < key:
+            self._latest = None
+
+    def _send_next(self) -> None:
+        if not self._is_sending and self._events:
+            self._is_sending = True
+            self.plan_within((0.02, 0.2), self._try)
+
+    def _try(self) -> None:
+        self._is_sending = False
+        if not self._events:
+            return
+        context = self.context
+        event = self._events[0]
+        fails = context.chance(context.faults.unreachable)
+        if not fails or context.chance(STORED_DESPITE_FAILURE):
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+        if fails:
+            self._failures += 1
+            self._is_sending = True
+            wait_s = min(BACKOFF_MAX_S, 0.5 * 2.0 ** min(self._failures, 10))
+            self.plan_within((wait_s * 0.5, wait_s), self._try)
+            return
+        self._failures = 0
+        event.on_accepted()
+        self._events.popleft()
+        if context.faults.lost_event and event.topic in REPEATED:
+            self._latest = event
+            self.plan_within(REPEAT_S, lambda: self._repeat(event))
+        self._send_next()
+
+    def _repeat(self, event: Event) -> None:
+        if self._latest is event:
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.plan_within(REPEAT_S, lambda: self._repeat(event))
+
+
+def event_body(
+    vm: Vm, job_id: str, host: int | None, key: Key, at: datetime, details: Mapping[str, object]
+) -> dict[str, object]:
+    """Return an agent event's message (docs/interfaces.md section 2).
+
+    `host` is None on a machine with one host.
+    """
+    body: dict[str, object] = {
+        "version": 1,
+        "job_id": job_id,
+        "attempt": key[0],
+        "task_type": vm.replica_id.task_type.value,
+        "task_index": vm.replica_id.index,
+        "incarnation": key[1],
+        "vm_generation": vm.vm_generation,
+        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+        "at": at.isoformat(),
+    }
+    if host is not None:
+        body["host"] = host
+    return {**body, **details}

@@ -1,0 +1,69 @@
+"""Everything that runs on a VM because of its startup script, whatever its parents, its session and
+its environment say.
+
+    Compute Engine   the control group of the startup script's service
+    local stack      the descendants of the VM's first process, which is a subreaper
+
+The agent, and what it descends from, are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainmaster.agent.program.process_table import PARENT, descendants, is_running, read_stats
+
+EMULATED_VM = "TRAINMASTER_EMULATED_VM"
+"""Variable in the environment of all processes of a local VM."""
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def machine_processes(environ: Mapping[str, str]) -> list[int]:
+    """Return the running processes; empty if this system cannot tell."""
+    stats = read_stats()
+    agent = os.getpid()
+    ancestors = [agent]
+    while ancestors[-1] in stats and int(stats[ancestors[-1]][PARENT]) > 1:
+        ancestors.append(int(stats[ancestors[-1]][PARENT]))
+    if environ.get(EMULATED_VM):
+        mark = f"{EMULATED_VM}={environ[EMULATED_VM]}".encode()
+        first = [pid for pid in ancestors if has_variable(pid, mark)]
+        found = descendants({first[-1]}, stats) if first else []
+    else:
+        found = service_processes()
+    own = set(ancestors)
+    return [pid for pid in found if pid not in own and is_running(pid)]
+
+
+def has_variable(pid: int, variable: bytes) -> bool:
+    try:
+        return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def service_processes(
+    cgroup: Path = Path("/proc/self/cgroup"), cgroups: Path = CGROUPS
+) -> list[int]:
+    """Return the processes of the control group of this systemd service, and of those below it.
+
+    Any other control group may have processes that are not the startup script's: none is returned.
+    """
+    try:
+        lines = cgroup.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found: list[int] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "name=systemd") or not path.endswith(".service"):
+            continue
+        folder = cgroups / ("systemd" if controllers else "") / path.lstrip("/")
+        for file in folder.glob("**/cgroup.procs"):
+            try:
+                found += map(int, file.read_text(encoding="ascii").split())
+            except (OSError, ValueError):  # the group has just been removed
+                continue
+    return list(dict.fromkeys(found))

@@ -1,0 +1,135 @@
+"""Packages in layers, on VMs that one job after another uses.
+
+    layers/runtime-HASH   what pip adds to the image: HASH of the runtime's requirements
+    layers/job-HASH       the job's packages and their dependencies: HASH of both
+
+Each is a folder for `pip install --user`, and a `.pth` file of the upper one lists the lower one. A
+job with equal packages needs no pip; one with an edited program gets another upper layer. A layer
+that a program has changed is built again, so what works on a taken VM works on a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import site
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+USER_BASE = "PYTHONUSERBASE"
+SEALS = "seals.json"
+"""File with what each complete layer contained, as a hash, by its name."""
+
+
+def user_base() -> Mapping[str, str]:
+    """Return the variable that names the folder of `pip install --user`; none: it is Python's."""
+    return {USER_BASE: os.environ[USER_BASE]} if USER_BASE in os.environ else {}
+
+
+def program_folders() -> Sequence[str]:
+    """Return where pip has installed the commands of packages, the upper layer first."""
+    upper = site.getuserbase()
+    lower = Path(upper) / LOWER
+    others = [lower.read_text(encoding="utf-8").strip()] if lower.exists() else []
+    return [f"{folder}/bin" for folder in (upper, *others)]
+
+
+LOWER = "lower"
+"""File in the upper layer with the path of the lower one."""
+
+
+class PackageLayers:
+    def __init__(self, work: Path, runtime: Sequence[str], packages: Sequence[str]) -> None:
+        """`runtime`: pip's requirements. `packages`: URIs of the job's packages."""
+        self._folder = work / "layers"
+        self._lower = self._folder / f"runtime-{_hash([sys.version, *runtime])}"
+        self._upper = self._folder / f"job-{_hash([sys.version, *runtime, '', *packages])}"
+        self._is_fixed = all("#" in uri for uri in packages)
+        """Whether the URIs name the content of the packages, and not only their place."""
+
+    def enter(self) -> None:
+        """Let this process and its programs use the layers, which were installed before."""
+        self._enter(self._upper)
+
+    def install(
+        self, install_runtime: Callable[[], None], install_packages: Callable[[], None]
+    ) -> None:
+        """Install what is missing, and let this process and its programs use the layers.
+
+        Raises SetupError.
+        """
+        seals = self._read_seals()
+        intact = {name for name, seal in seals.items() if seal == _seal(self._folder / name)}
+        if self._lower.name not in intact:
+            self._install(self._lower, install_runtime)
+        elif self._upper.name in intact and self._is_fixed:
+            self.enter()
+            self._remove_others()
+            return
+        sys.path.append(_site_of(self._lower))  # Python has not seen it at its start
+        self._install(self._upper, install_packages)
+        self._remove_others()
+
+    def _install(self, layer: Path, install: Callable[[], None]) -> None:
+        shutil.rmtree(layer, ignore_errors=True)
+        packages = Path(_site_of(layer))
+        packages.mkdir(parents=True)
+        if layer is self._upper:
+            text = _site_of(self._lower) + "\n"
+            (packages / "trainmaster-layers.pth").write_text(text, encoding="utf-8")
+            (layer / LOWER).write_text(str(self._lower), encoding="utf-8")
+        self._enter(layer)
+        install()
+        self._write_seals({**self._read_seals(), layer.name: _seal(layer)})
+
+    @staticmethod
+    def _enter(layer: Path) -> None:
+        os.environ[USER_BASE] = str(layer)
+        site.USER_BASE = str(layer)
+        site.USER_SITE = _site_of(layer)
+
+    def _remove_others(self) -> None:
+        used = (self._lower.name, self._upper.name)
+        for entry in self._folder.iterdir():
+            if entry.is_dir() and entry.name not in used:
+                shutil.rmtree(entry, ignore_errors=True)
+        self._write_seals({name: self._read_seals()[name] for name in used})
+
+    def _read_seals(self) -> dict[str, str]:
+        try:
+            stored = json.loads((self._folder / SEALS).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(seal) for name, seal in dict(stored).items()}
+
+    def _write_seals(self, seals: Mapping[str, str]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / SEALS).write_text(json.dumps(seals), encoding="utf-8")
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _site_of(layer: Path) -> str:
+    """Return the folder of the packages in a layer.
+
+    Source: the scheme `posix_user` of sysconfig.
+    """
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    return str(layer / "lib" / version / "site-packages")
+
+
+def _seal(layer: Path) -> str:
+    """Return a hash of the names, sizes and times of all files but compiled ones."""
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(layer):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            status = (Path(folder) / name).lstat()
+            line = f"{folder}/{name}\0{status.st_size}\0{status.st_mtime_ns}\n"
+            digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""What the last job has left on a VM that another job has taken, and its removal.
+
+    processes      all that the startup script has ever started, and containers
+    files          the agent's folders; what has appeared in the folders for temporary files since
+                   the VM's first job
+    GPU memory     is free once no process runs; a GPU that keeps it is a fault of the machine
+    /gcs           is unmounted before each start (`gcs_mount`)
+    packages       are in layers (`package_layers`)
+
+The home directory, caches and container images stay on purpose. A program is root and could hide
+what it leaves: this protects from accidents. So only jobs of one owner take each other's VMs.
+Cleaning may be repeated. What is left after it is a finding, and the VM is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from trainmaster.agent.program.devices import has_gpu, tool_output
+from trainmaster.agent.program.machine_processes import EMULATED_VM, machine_processes
+from trainmaster.agent.program.process_table import kill_all
+from trainmaster.agent.workspace import Workspace
+
+FIRST_FILES = "first-files.json"
+"""File with what the folders for temporary files had before the VM's first job, by folder."""
+KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES))
+"""Entries of the agent's folder that are not of one job."""
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are cleaned, not used
+OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"
+"""Variable of a local VM whose /tmp and /dev/shm are its own."""
+GPU_QUERY = ("nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits")
+GPU_SHARE_MAX = 0.05
+"""Share of a GPU's memory that an idle driver may use."""
+GPU_FREE_S = 10.0
+"""How long the driver may take to free the memory of processes that have ended."""
+
+
+def temporary_folders(environ: Mapping[str, str]) -> Sequence[Path]:
+    """Return the folders for temporary files that are this VM's own."""
+    if not environ.get(EMULATED_VM):
+        return [Path(folder) for folder in TEMPORARY]
+    if environ.get(OWN_ROOT):
+        return [Path("/tmp"), Path("/dev/shm")]  # noqa: S108 - as above
+    own = Path(environ.get("TMPDIR", ""))
+    disk = Path(environ["HOME"]).parent
+    return [own] if disk in own.parents else []
+
+
+def remember_first_files(workspace: Workspace) -> None:
+    """Record what the folders for temporary files have before the VM's first program."""
+    file = workspace.work / FIRST_FILES
+    if not file.exists():
+        names = {
+            str(folder): sorted(entry.name for entry in folder.iterdir())
+            for folder in temporary_folders(workspace.environ)
+            if folder.is_dir()
+        }
+        file.write_text(json.dumps(names), encoding="utf-8")
+
+
+def clean(
+    workspace: Workspace,
+    remove_containers: Callable[[], int],
+    pause: Callable[[float], object] = time.sleep,
+) -> str:
+    """Remove what the last job has left; return what is still left, empty: nothing."""
+
+    def running() -> list[int]:
+        return machine_processes(workspace.environ)
+
+    killed = kill_all(running)
+    removed = remove_containers()
+    workspace.log(
+        "Another job has taken this VM. Ended"
+        f" {killed} processes and {removed} containers that the last job has left."
+    )
+    findings = [f"{len(running())} processes of the last job cannot be ended"] if running() else []
+    for path in _left_files(workspace):
+        _remove(path)
+        if os.path.lexists(path):
+            findings.append(f"{path} of the last job cannot be removed")
+    findings += _busy_gpus(workspace.environ, pause)
+    return "; ".join(findings)
+
+
+def _left_files(workspace: Workspace) -> Iterable[Path]:
+    for path in workspace.work.iterdir():
+        if path.name not in KEPT:
+            yield path
+    try:
+        stored = json.loads((workspace.work / FIRST_FILES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stored = {}
+    for folder in temporary_folders(workspace.environ):
+        first = stored.get(str(folder))
+        if first is None or not folder.is_dir():
+            continue  # it is not known what is the machine's own
+        for entry in folder.iterdir():
+            if entry.name not in first and not os.path.ismount(entry):
+                yield entry
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    try:
+        path.unlink()
+    except OSError:
+        return  # the caller looks
+
+
+def _busy_gpus(environ: Mapping[str, str], pause: Callable[[float], object]) -> list[str]:
+    """Return which GPUs have memory in use although no program runs."""
+    program = shutil.which(GPU_QUERY[0], path=environ.get("PATH"))
+    if program is None or not has_gpu():
+        return []
+    busy: list[str] = []
+    for second in range(int(GPU_FREE_S)):
+        try:
+            busy = describe_memory(tool_output([program, *GPU_QUERY[1:]]))
+        except (OSError, subprocess.SubprocessError):
+            return []  # the preflight judges the driver
+        if not busy:
+            return []
+        if second < GPU_FREE_S - 1:
+            pause(1.0)
+    return busy
+
+
+def describe_memory(output: str) -> list[str]:
+    """Return the GPUs with memory in use, from lines such as ``15000, 16160``."""
+    busy = []
+    for index, line in enumerate(output.splitlines()):
+        used, _, total = line.partition(",")
+        try:
+            share = float(used) / float(total)
+        except (ValueError, ZeroDivisionError):
+            continue  # the GPU does not report it, as with MIG
+        if share > GPU_SHARE_MAX:
+            busy.append(f"GPU {index} has {used.strip()} MiB in use after the last job")
+    return busy

@@ -1,0 +1,36 @@
+"""Where packages are put that are checked, and not uploaded."""
+
+from __future__ import annotations
+
+from trainmaster.core.intake.bucket_places import BucketPlace
+
+
+class StagedObjects:
+    """Objects of this process. See `trainmaster.ports.Objects`.
+
+    Nothing replaces one of them, so that each has one generation.
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
+        del generation
+        data = self._data.get(uri)
+        return None if data is None else data[:max_bytes]
+
+    def generation(self, uri: str) -> int | None:
+        return 1 if uri in self._data else None
+
+    def bucket_place(self, bucket: str) -> BucketPlace | None:
+        """Return a place that every bucket could have: its bucket need not exist yet."""
+        del bucket
+        return BucketPlace("US")
+
+    def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        del content_type
+        self._data[uri] = data
+        return 1
+
+    def delete(self, uri: str) -> None:
+        self._data.pop(uri, None)

@@ -1,0 +1,40 @@
+"""What a job must have in common with the machines that it takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trainmaster.core.model.capacity import machine_kind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import FitItem
+from trainmaster.core.model.owner import owner
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import Reserved
+
+ROLE: Final = "the machine of each "
+"""How the names of the items of roles begin. Roles that only one of two jobs has do not matter."""
+
+
+def fit_of(job: Job) -> tuple[FitItem, ...]:
+    """Return what all machines of the job have, and those of each role.
+
+    `job`: with the plan of the candidate in question.
+    """
+    plan = job.plan
+    access = plan.access
+    return (
+        FitItem("the submitter", owner(job).words),
+        FitItem("the service account", access.service_account or "the default"),
+        FitItem("the network", access.network or "the default"),
+        FitItem("the encryption key", access.kms_key or "Google's"),
+        FitItem("the runtime", plan.image.runtime),
+        FitItem("the boot image", plan.image.source),
+        *(FitItem(f"{ROLE}{group.task_type}", _machine_words(group)) for group in plan.groups),
+    )
+
+
+def _machine_words(group: TaskGroup) -> str:
+    price = group.purchase.price
+    kind = machine_kind(group, price)
+    source = f" from the reservation {price.name}" if isinstance(price, Reserved) else ""
+    return f"{kind} with {group.boot_disk_gib} GiB {group.boot_disk_type}{source}"

@@ -1,0 +1,134 @@
+"""Machine sets: VMs that one job after another uses.
+
+    job ends, keepMachines ──► KEPT ──► IN_USE (next holder, tenure + 1) ──► KEPT …
+                                │                  └─ ends and keeps nothing ──► RELEASED
+                                └─ deadline, user, capacity needed, none left ──► RELEASED
+
+The id of a set is the id of the job that created its VMs. It is in their names and labels for ever.
+A set has exactly one holder, and the set's document is created by the commit that ends a job which
+keeps its machines. Every edge is one commit with the document's update time as precondition. A VM
+is only deleted because RELEASED is stored, never because of a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.replica_id import ReplicaId
+
+KEEP_S_MAX: Final = 3600
+"""Longest time for which machines are kept. Source: `KeepAlivePeriodInSeconds` of SageMaker."""
+
+
+class SetState(StrEnum):
+    """State of a machine set."""
+
+    IN_USE = "IN_USE"  # a job that has not ended holds it
+    KEPT = "KEPT"  # its holder has ended, and a next job may take it
+    RELEASED = "RELEASED"  # nobody may take it; its VMs are deleted
+
+
+class ReleaseCause(StrEnum):
+    """Why kept machines are released."""
+
+    DEADLINE = "deadline"  # nobody took them in time
+    USER = "user"  # a user released them, or deleted the holder
+    CAPACITY = "capacity"  # another job needs what they use
+    GONE = "gone"  # none of them is left
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMachines:
+    """What a job stores of its machine set. Only jobs with `keepMachines` have it."""
+
+    set_id: str
+    """The job's own id, until it takes kept machines."""
+    tenure: int = 1
+    """Number of the time in which this job holds the set, from 1."""
+    key: str = field(default="", repr=False, compare=False)
+    """Secret that is part of the audience of its agents' tokens, 16 bytes in hexadecimal digits.
+
+    The commit of the submission draws it, and only the VM configuration shows it. A program can
+    obtain tokens of its VM for any audience that it can predict, also for jobs that take the VM
+    later.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVm:
+    """A VM that is kept, or taken."""
+
+    replica_id: ReplicaId
+    instance_id: str
+    vm_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class FitItem:
+    """One property that the machines of a set and a job must have in common."""
+
+    name: str
+    """In words, as it begins a sentence."""
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPeriod:
+    """A time in which VMs were kept. The job that asked for it pays."""
+
+    job_id: str
+    began_at: datetime
+    ended_at: datetime
+    """When the machines were taken or released."""
+    vms: tuple[KeptVm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSet:
+    """A machine set, as stored."""
+
+    set_id: str
+    holder: str
+    """Id of the job that holds it, or that held it last."""
+    tenure: int
+    state: SetState
+    zone: str
+    fit: tuple[FitItem, ...]
+    fuse_at: datetime
+    """Earliest time at which Compute Engine deletes one of its VMs."""
+    ended_at: datetime
+    """When the holder ended; of a set IN_USE, when the holder before ended."""
+    until: datetime
+    """Until when it is kept."""
+    vms: tuple[KeptVm, ...] = ()
+    """The VMs that are kept."""
+    groups: tuple[TaskGroup, ...] = ()
+    """The roles with the number of VMs that are kept of each, without programs."""
+    usd_per_hour: float = 0.0
+    """As in the plan's limits, for the VMs that are kept."""
+    vm_generation: int = 1
+    """Highest VM generation that any of its replicas had."""
+    kept_periods: tuple[KeptPeriod, ...] = ()
+    """The times in which its VMs were kept, which have ended."""
+    version: int = 1
+    """Number of writes of this document."""
+
+    @property
+    def is_kept(self) -> bool:
+        return self.state is SetState.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The kept machines that a job takes when it leaves the admission queue."""
+
+    machine_set: MachineSet
+    """The set as it was read."""
+    candidate: int
+    """Index into the plan's zones: where the machines are."""
+    vms: tuple[KeptVm, ...]
+    """Those that run, and that the job has a replica for."""

@@ -1,0 +1,46 @@
+"""What is left to do for machines that are kept: they idle. All other VMs of the set are deleted.
+
+A kept VM gets the directive STOP of the incarnation that would follow, which ends its program, and
+the agent's repeated reports.
+"""
+
+from __future__ import annotations
+
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.machine_set import KeptVm, MachineSet
+from trainmaster.core.model.members import current_incarnation
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
+from trainmaster.core.reconcile.steps import Await, Delete, Direct, Step
+
+
+def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
+    """Return the steps for the listed VMs of a set that is kept. Nothing is created or replaced.
+
+    VMs of a later state are left alone. `state` holds the whole attempt of the set's holder.
+    """
+    kept = {vm.instance_id: vm for vm in machines.vms}
+    steps: list[Step] = []
+    for vm in vms:
+        if is_later(machines, vm):
+            continue
+        if vm.instance_id not in kept or vm.status is not VmStatus.RUNNING:
+            steps.append(Await(vm) if vm.status is VmStatus.STOPPING else Delete(vm))
+            continue
+        stop = _stop(state.job, state, kept[vm.instance_id])
+        if vm.directive is not None and vm.directive.tenure < machines.tenure:
+            continue  # it was never handed over, and still idles for the holder before
+        if vm.directive is None or vm.directive.order < stop.order:
+            steps.append(Direct(vm, stop))
+    return tuple(steps)
+
+
+def is_later(machines: MachineSet, vm: Vm) -> bool:
+    """Whether a later holder of the set has ordered the VM, or what it does."""
+    tenure = vm.directive.tenure if vm.directive else 1
+    return tenure > machines.tenure or vm.vm_generation > machines.vm_generation
+
+
+def _stop(job: Job, state: State, vm: KeptVm) -> Directive:
+    replica = state.find(job.attempt, vm.replica_id)
+    incarnation = current_incarnation(job, replica) if replica else 0
+    return Directive(job.attempt, incarnation + 1, DirectiveAction.STOP, tenure=job.tenure)

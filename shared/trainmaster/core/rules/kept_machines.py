@@ -1,0 +1,107 @@
+"""Kept machines: which ends of a job keep them, which jobs may take them, and when they are
+released.
+
+    job with keepMachines ends ── by itself, by its program, by its user ──► kept
+                               └─ any other end: deadline, capacity, machines ──► deleted
+    job with keepMachines starts ── a kept set fits ──► takes it
+                                 └─ none does ──► requests VMs, and says why
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+from trainmaster.core.actions import CancelJob, FailJob, ReleaseMachines, SucceedJob
+from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.events import MachinesReleased
+from trainmaster.core.model.fit import ROLE, fit_of
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
+from trainmaster.core.model.owner import owner
+from trainmaster.core.timeouts import CHAIN_S
+
+FAULTS: Final = (
+    Reason.INTERNAL_BUDGET_SPENT,
+    Reason.SETUP_FAILED,
+    Reason.STALLED,
+    Reason.VM_RESTARTED,
+    Reason.UNFIT,
+)
+"""Reasons of a failure that may be a fault of the machines: they are not kept."""
+
+
+def keeps_machines(job: Job, decision: Decision) -> bool:
+    """Whether the machines of the job are kept after it has ended by this decision.
+
+    Nobody may take the machines of an unknown owner.
+    """
+    if not job.plan.keep_s or not owner(job).user:
+        return False
+    match decision.action:
+        case SucceedJob():
+            return True
+        case FailJob():
+            return decision.action.replica is not None and decision.reason not in FAULTS
+        case CancelJob():
+            return decision.reason is Reason.CANCELLED_BY_USER
+        case _:
+            return False
+
+
+def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decision:
+    """Release the machines that the job keeps, unless another job has taken them."""
+    machines = state.machine_set
+    if machines is None or not state.keeps_machines:
+        return stale(Reason.NOTHING_TO_DO, "The job keeps no machines.")
+    if event.cause is ReleaseCause.DEADLINE and now < machines.until:
+        return not_yet("The machines are kept for longer.")
+    text = f"{_release_words(event)}: the kept machines are deleted."
+    return Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines())
+
+
+def _release_words(event: MachinesReleased) -> str:
+    match event.cause:
+        case ReleaseCause.DEADLINE:
+            return "No job has taken them in time"
+        case ReleaseCause.USER:
+            return f"Released by {event.by or 'a user'}"
+        case ReleaseCause.CAPACITY:
+            return f"{event.by or 'Another job'} needs what they use"
+        case ReleaseCause.GONE:
+            return "None of them is left"
+        case _:
+            assert_never(event.cause)
+
+
+def candidate_in(machines: MachineSet, job: Job, now: datetime) -> int | str:
+    """Return the candidate of the job that these machines fit; or why none does, in words."""
+    if not owner(job).user:
+        return "the submitter of this job is not known"
+    longest = timedelta(seconds=job.plan.fuse_s - CHAIN_S)
+    if now + longest > machines.fuse_at:
+        return (
+            f"its VMs end by {machines.fuse_at:%Y-%m-%d %H:%M} UTC, and this job may run longer"
+            " than that"
+        )
+    differences: list[str] = []
+    for candidate, zone in enumerate(job.plan.where.zones):
+        if zone == machines.zone:
+            difference = _difference(machines, replace(job, plan=job.plan.at(candidate)))
+            if difference is None:
+                return candidate
+            differences.append(difference)
+    return differences[0] if differences else f"it is in {machines.zone}"
+
+
+def _difference(machines: MachineSet, job: Job) -> str | None:
+    """Return the first difference between the machines and what the job needs; None: they fit."""
+    has = {item.name: item.value for item in machines.fit}
+    needs = {item.name: item.value for item in fit_of(job)}
+    common = [name for name in needs if name in has]
+    for name in common:
+        if has[name] != needs[name]:
+            return f"{name} is {has[name]}, and that of this job {needs[name]}"
+    is_any_role = any(name.startswith(ROLE) for name in common)
+    return None if is_any_role else "it has none of the roles of this job"

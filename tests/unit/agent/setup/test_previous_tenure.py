@@ -1,0 +1,152 @@
+"""What a VM's last job has left is gone, or named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from trainmaster.agent.program import machine_processes
+from trainmaster.agent.program.machine_processes import EMULATED_VM, service_processes
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup import previous_tenure
+from trainmaster.agent.setup.previous_tenure import (
+    OWN_ROOT,
+    clean,
+    describe_memory,
+    remember_first_files,
+    temporary_folders,
+)
+from trainmaster.agent.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    disk = tmp_path / "disk"
+    (disk / "home" / "trainmaster").mkdir(parents=True)
+    (disk / "tmp").mkdir()
+    environ = {
+        "HOME": str(disk / "home"),
+        "TMPDIR": str(disk / "tmp"),
+        EMULATED_VM: str(tmp_path),
+        "PATH": os.environ["PATH"],
+    }
+    return Workspace(disk / "home" / "trainmaster", environ, Console())
+
+
+def no_containers() -> int:
+    return 0
+
+
+def test_working_folders_and_new_temporary_files_are_removed(workspace: Workspace) -> None:
+    temporary = Path(workspace.environ["TMPDIR"])
+    (temporary / "of-the-machine").write_text("")
+    remember_first_files(workspace)
+    (temporary / "left.txt").write_text("")
+    (temporary / "left" / "deep").mkdir(parents=True)
+    for name in ("run", "packages", "metric", "layers"):
+        (workspace.work / name).mkdir()
+    (workspace.work / "agent.pyz").write_text("")
+    (workspace.work / "state").write_text("")
+    cache = Path(workspace.environ["HOME"]) / ".cache"
+    cache.mkdir()
+    assert clean(workspace, no_containers) == ""
+    assert [entry.name for entry in temporary.iterdir()] == ["of-the-machine"]
+    kept = {"agent.pyz", "state", "layers", previous_tenure.FIRST_FILES}
+    assert {entry.name for entry in workspace.work.iterdir()} == kept
+    assert cache.exists()
+
+
+def test_first_files_are_those_of_the_first_job_also_after_a_restart(workspace: Workspace) -> None:
+    remember_first_files(workspace)
+    (Path(workspace.environ["TMPDIR"]) / "left.txt").write_text("")
+    remember_first_files(workspace)
+    clean(workspace, no_containers)
+    assert not list(Path(workspace.environ["TMPDIR"]).iterdir())
+
+
+def test_temporary_files_stay_if_it_is_not_known_which_are_the_machines(
+    workspace: Workspace,
+) -> None:
+    file = Path(workspace.environ["TMPDIR"]) / "x"
+    file.write_text("")
+    assert clean(workspace, no_containers) == ""
+    assert file.exists()
+
+
+def test_local_vm_without_folders_of_its_own_cleans_none(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "disk" / "home"), EMULATED_VM: "x"}
+    assert temporary_folders(environ) == []
+    assert temporary_folders({**environ, "TMPDIR": "/tmp/of-the-developer"}) == []
+    assert Path("/tmp") in temporary_folders({**environ, OWN_ROOT: "own"})
+    assert Path("/var/tmp") in temporary_folders({"HOME": "/root"})
+
+
+def test_what_cannot_be_removed_is_a_finding(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace.work / "run").mkdir()
+    monkeypatch.setattr(previous_tenure, "_remove", lambda _: None)
+    assert clean(workspace, no_containers) == (
+        f"{workspace.work / 'run'} of the last job cannot be removed"
+    )
+
+
+def test_daemon_without_parents_session_and_environment_is_ended(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Compute Engine, the control group of the startup script tells."""
+    daemon = subprocess.Popen(["env", "-i", "setsid", "sleep", "98765"])
+    stranger = subprocess.Popen(["sleep", "98766"])
+    try:
+        while Path(f"/proc/{daemon.pid}/comm").read_text().strip() != "sleep":
+            time.sleep(0.01)
+        monkeypatch.setattr(
+            machine_processes, "service_processes", lambda: [daemon.pid, os.getpid()]
+        )
+        environ = {name: text for name, text in workspace.environ.items() if name != EMULATED_VM}
+        machine = Workspace(workspace.work, environ, workspace.console)
+        monkeypatch.setattr(previous_tenure, "TEMPORARY", ())
+        assert clean(machine, no_containers) == ""
+        assert daemon.wait(5) == -9
+        assert stranger.poll() is None
+    finally:
+        for process in (daemon, stranger):
+            process.kill()
+            process.wait()
+
+
+def test_control_group_of_a_service_and_those_below_it(tmp_path: Path) -> None:
+    file = tmp_path / "cgroup"
+    file.write_text("0::/system.slice/google-startup-scripts.service\n")
+    group = tmp_path / "fs" / "system.slice" / "google-startup-scripts.service"
+    (group / "below").mkdir(parents=True)
+    (group / "cgroup.procs").write_text("10\n11\n")
+    (group / "below" / "cgroup.procs").write_text("12\n")
+    assert sorted(service_processes(file, tmp_path / "fs")) == [10, 11, 12]
+
+
+def test_control_group_of_a_session_has_processes_of_others(tmp_path: Path) -> None:
+    file = tmp_path / "cgroup"
+    file.write_text("0::/user.slice\n1:name=systemd:/\n")
+    (tmp_path / "fs" / "user.slice").mkdir(parents=True)
+    (tmp_path / "fs" / "user.slice" / "cgroup.procs").write_text("10\n")
+    assert service_processes(file, tmp_path / "fs") == []
+    assert service_processes(tmp_path / "missing", tmp_path / "fs") == []
+
+
+@pytest.mark.parametrize(
+    ("output", "busy"),
+    [
+        ("3, 15360\n", []),
+        ("520, 81559\n", []),
+        ("9000, 15360\n3, 15360\n", ["GPU 0 has 9000 MiB in use after the last job"]),
+        ("[N/A], [N/A]\n", []),
+        ("", []),
+    ],
+)
+def test_gpu_memory_that_stays_in_use_is_a_finding(output: str, busy: list[str]) -> None:
+    assert describe_memory(output) == busy

@@ -1,0 +1,573 @@
+"""Machines that a job keeps, and that the next job takes: the failure table of the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.jobs import a_spec
+from tests.support.world import World, before_next_commit
+from trainmaster.core.events import IncarnationRef, VmRef
+from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.reporting.phases import PAID, Phase, kept_spans, replica_spans
+from trainmaster.core.rules.kept_machines import candidate_in
+from trainmaster.flows.provisioning import kept_machines
+from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
+from trainmaster.gcp.firestore.documents import entry_document, job_document
+from trainmaster.messaging.authenticate import AuthDeps, authenticate, expected_audience
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Claims, IdentityError
+from trainmaster.presentation.job_view import job_view
+
+CHIEF = ReplicaId(TaskType.CHIEF, 0)
+MASTER = ReplicaId(TaskType.MASTER, 0)
+WORKERS = [ReplicaId(TaskType.WORKER, index) for index in range(2)]
+OWNER = "cli:1/anna"
+KEEP = {"trainmaster": {"keepMachines": "900s"}}
+
+
+def a_keeping_spec(keep: str = "900s", **extension: Any) -> dict[str, object]:
+    spec = a_spec()
+    return {**spec, "trainmaster": {"keepMachines": keep, **extension}}
+
+
+def deliver(world: World) -> None:
+    """Deliver all messages. From then on, the world shows the VMs that the job has taken."""
+    world.deliver()
+    world.taken_set_id = world.job.set_id
+
+
+def beat_all(world: World) -> None:
+    for vm in world.vms:
+        world.fleet.beat(vm.name)
+
+
+def run_job(world: World, spec: dict[str, object] | None = None, source: str = OWNER) -> None:
+    world.submit(spec or a_keeping_spec(), source=f"{source}")
+    deliver(world)
+    world.report_all_ready()
+
+
+def succeed(world: World) -> None:
+    world.exit_program(world.job.plan.primary, 0)
+    deliver(world)
+
+
+def other(world: World, job_id: str) -> World:
+    return replace(world, job_id=job_id, taken_set_id="", ends={}, silent=set())
+
+
+def machine_set(world: World) -> MachineSet:
+    loaded = world.store.load(world.job_id)
+    assert loaded is not None
+    assert loaded.state.machine_set is not None
+    return loaded.state.machine_set
+
+
+@pytest.fixture
+def first() -> World:
+    """A job that has ended, and whose machines are kept."""
+    world = World("first")
+    run_job(world)
+    succeed(world)
+    beat_all(world)
+    return world
+
+
+def test_machines_of_a_job_that_succeeds_are_kept_and_stopped(first: World) -> None:
+    kept = machine_set(first)
+    assert (kept.state, kept.holder, kept.tenure) == (SetState.KEPT, "first", 1)
+    assert {vm.instance_id for vm in kept.vms} == {vm.instance_id for vm in first.vms}
+    assert all(vm.directive and vm.directive.action is DirectiveAction.STOP for vm in first.vms)
+    first.check()
+
+
+def test_next_job_takes_them_in_the_same_vms(first: World) -> None:
+    ids = {vm.instance_id for vm in first.vms}
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "first"
+    assert {vm.instance_id for vm in second.vms} == ids
+    assert {vm.directive.tenure for vm in second.vms if vm.directive} == {2}
+    assert second.state == "RUNNING"
+    configs = [second.fleet.metadata(vm.name)["trainmaster-vm-config"] for vm in second.vms]
+    assert all('"job_id":"second"' in config and '"tenure":2' in config for config in configs)
+    assert machine_set(second).state is SetState.IN_USE
+    assert "takes" in second.store.ledger("second")[1].decision.text
+    second.check()
+    succeed(second)
+    assert (machine_set(second).holder, machine_set(second).tenure) == ("second", 2)
+    assert {vm.instance_id for vm in second.vms} == ids
+
+
+def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:
+    first.wait(901)
+    first.sweep()
+    deliver(first)
+    assert machine_set(first).state is SetState.RELEASED
+    assert not first.vms
+    reasons = [entry.decision.reason for entry in first.ledger]
+    assert "machines_released" in reasons
+
+
+def test_kept_until_the_deadline(first: World) -> None:
+    first.wait(800)
+    first.sweep()
+    deliver(first)
+    assert first.vms
+    assert machine_set(first).state is SetState.KEPT
+
+
+def test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, third = other(first, "second"), other(first, "third")
+    third.submit(a_keeping_spec(), source=OWNER)
+    third.bus.take()  # its request is delivered in the middle of the second job's commit
+    second.submit(a_keeping_spec(), source=OWNER)
+
+    def take_by_third() -> None:
+        third.provision()
+        third.taken_set_id = third.job.set_id
+
+    before_next_commit(second, monkeypatch, take_by_third)
+    deliver(second)
+    assert third.job.set_id == "first"
+    assert second.job.set_id == "second"
+    assert machine_set(third).holder == "third"
+    assert second.vms
+    deliver(second)
+    assert len(third.vms) == len(third.job.plan.replica_ids)
+
+
+def test_take_and_deadline_at_once_one_wins(first: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+
+    def expire() -> None:
+        kept_machines.release(machine_set(first), ReleaseCause.USER, first.deps)
+
+    before_next_commit(second, monkeypatch, expire)
+    deliver(second)
+    assert second.job.set_id == "second"
+    assert machine_set(first).state is SetState.RELEASED
+    assert not first.vms
+
+
+def test_late_delivery_of_the_old_holder_changes_nothing(first: World) -> None:
+    second = other(first, "second")
+    run_job(second)
+    before = second.vms
+    first.provision()
+    first.wait(10_000)  # long after the deadline of the first holder
+    first.provision()
+    assert {vm.instance_id for vm in second.vms} == {vm.instance_id for vm in before}
+    assert [vm.directive for vm in second.vms] == [vm.directive for vm in before]
+
+
+def test_delivery_that_read_the_old_holder_running_leaves_the_next_holder_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The listing of a late delivery is newer than the state that it has read."""
+    world = World("first")
+    run_job(world)
+    list_vms = world.fleet.list_vms
+    second = other(world, "second")
+    ids = {vm.instance_id for vm in world.vms}
+
+    def take_before_listing(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(world.fleet, "list_vms", list_vms)
+        succeed(world)
+        beat_all(world)
+        run_job(second)
+        return list_vms(*arguments, **options)
+
+    monkeypatch.setattr(world.fleet, "list_vms", take_before_listing)
+    world.provision()
+    assert second.job.set_id == "first"
+    assert {vm.instance_id for vm in second.vms} == ids
+    assert {vm.directive.tenure for vm in second.vms if vm.directive} == {2}
+
+
+def test_function_dies_after_the_end_the_sweep_finds_the_holder(first: World) -> None:
+    second = other(first, "second")
+    run_job(second)
+    succeed(second)
+    beat_all(second)
+    second.wait(901)
+    while second.bus.take():
+        pass
+    second.sweep()  # the VMs have the label of the first job, which holds them no longer
+    deliver(second)
+    assert machine_set(second).state is SetState.RELEASED
+    assert not second.vms
+
+
+def test_vm_lost_while_kept_is_created_by_the_next_job(first: World) -> None:
+    lost = first.vms[-1]
+    first.fleet.vanish(lost.name)
+    second = other(first, "second")
+    run_job(second)
+    assert len(second.vms) == len(second.job.plan.replica_ids)
+    again = second.vm(lost.replica_id)
+    assert again.vm_generation > lost.vm_generation
+    assert second.state == "RUNNING"
+
+
+def test_all_vms_lost_while_kept_the_next_job_starts_cold(first: World) -> None:
+    for vm in first.vms:
+        first.fleet.vanish(vm.name)
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "second"
+    assert "none of its VMs runs" in second.ledger[1].decision.text
+
+
+def test_vm_that_dies_at_the_take_is_lost_free_of_charge(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    commit = second.store.commit
+    dying = first.vms[0]
+
+    def commit_then_vanish(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        monkeypatch.setattr(second.store, "commit", commit)
+        second.fleet.vanish(dying.name)
+
+    monkeypatch.setattr(second.store, "commit", commit_then_vanish)
+    deliver(second)
+    replica = second.replica(dying.replica_id)
+    assert second.job.set_id == "first"
+    assert (replica.vm_generation, replica.restarts_used) == (dying.vm_generation + 1, 0)
+    assert second.job.budgets.reruns_used == 0
+    assert second.vm(dying.replica_id).instance_id != dying.instance_id
+
+
+def test_silent_agents_are_not_taken(first: World) -> None:
+    first.wait(80)
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "second"
+
+
+def test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes(first: World) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    deliver(second)
+    ids = {vm.instance_id for vm in second.vms}
+    second.wait(100)
+    beat_all(second)
+    second.wait(100)
+    second.sweep()
+    deliver(second)
+    assert {vm.instance_id for vm in second.vms} == ids, "their agents set up, and write heartbeats"
+    second.wait(100)
+    second.sweep()
+    deliver(second)
+    assert ids.isdisjoint(vm.instance_id for vm in second.vms)
+
+
+def test_restored_database_deletes_the_later_vms(first: World) -> None:
+    backup = first.store.copy()
+    second = other(first, "second")
+    run_job(second)
+    restored = replace(first, store=backup)
+    restored.provision()
+    assert not restored.vms
+    restored.deliver()
+    restored.provision()
+    assert machine_set(restored).state is SetState.RELEASED
+
+
+def lose_all(world: World) -> None:
+    """Let no VM be of use, until the job fails for that."""
+    while not world.has_ended:
+        world.send("replica-exit", world.job.plan.primary, cause="setup", exit_status=1)
+        deliver(world)
+        world.wait(2 * 3600)
+        world.sweep()
+        deliver(world)
+
+
+def pass_deadline(world: World) -> None:
+    world.wait(8 * 24 * 3600)
+    world.sweep()
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "is_kept"),
+    [
+        (lambda world: world.exit_program(world.job.plan.primary, 0), "SUCCEEDED", True),
+        (lambda world: world.exit_program(world.job.plan.primary, 3), "FAILED", True),
+        (lambda world: cancel_job(world.job_id, "anna", world.deps), "CANCELLED", True),
+        (pass_deadline, "CANCELLED", False),
+        (lose_all, "FAILED", False),
+    ],
+    ids=["success", "failure of the program", "user", "deadline", "machines"],
+)
+def test_which_ends_keep_machines(
+    end: Callable[[World], None], state: str, *, is_kept: bool
+) -> None:
+    world = World("first")
+    spec = a_keeping_spec(exitPolicy={"fail": ["3"]}, independentReplicas=True)
+    run_job(world, spec)
+    end(world)
+    deliver(world)
+    assert world.state == state
+    assert bool(world.vms) is is_kept
+
+
+def test_zero_takes_and_keeps_nothing(first: World) -> None:
+    second = other(first, "second")
+    run_job(second, a_keeping_spec("0s"))
+    assert second.job.set_id == "first"
+    succeed(second)
+    assert not second.vms
+    assert machine_set(second).state is SetState.RELEASED
+
+
+@pytest.mark.parametrize(
+    ("source", "runtime", "reason"),
+    [
+        ("cli:1/berta", "2.21", "the submitter is anna (unverified)"),
+        ("gs://b/jobs/x.yaml#1", "2.21", "submitter of this job is not known"),
+        (OWNER, "pytorch-2.13", "the runtime is tensorflow, and that of this job pytorch"),
+    ],
+)
+def test_job_of_another_kind_starts_cold_and_says_why(
+    first: World, source: str, runtime: str, reason: str
+) -> None:
+    second = other(first, "second")
+    run_job(second, {**a_spec(runtimeVersion=runtime), **KEEP}, source)
+    assert second.job.set_id == "second"
+    assert reason in second.ledger[1].decision.text
+    assert first.vms
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"service_account": "a@p.iam.gserviceaccount.com"}, "the service account is the default"),
+        ({"network": "projects/1/global/networks/n"}, "the network is the default"),
+        ({"kms_key": "k"}, "the encryption key is Google's"),
+    ],
+)
+def test_machines_with_other_access_do_not_fit(
+    first: World, change: dict[str, Any], reason: str
+) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    plan = second.job.plan
+    job = replace(second.job, plan=replace(plan, access=replace(plan.access, **change)))
+    choice = kept_machines.choose(job, second.fleet_deps, second.deps)
+    assert choice.taken is None
+    assert reason in str(choice.misfit)
+
+
+def test_job_without_the_field_takes_nothing_and_keeps_nothing(first: World) -> None:
+    second = other(first, "second")
+    run_job(second, a_spec())
+    assert second.job.machines is None
+    succeed(second)
+    assert not second.vms
+    assert first.vms
+
+
+def test_verified_and_unverified_owners_share_nothing(first: World) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    job = replace(second.job, submitted_by="anna")
+    choice = kept_machines.choose(job, second.fleet_deps, second.deps)
+    assert choice.taken is None
+    assert "the submitter is anna (unverified)" in str(choice.misfit)
+
+
+def test_limit_equal_to_the_set_admits_the_next_job_into_its_room(first: World) -> None:
+    vcpus = 4 * len(first.vms)
+    limited = replace(other(first, "second"), limits={"vcpus": vcpus})
+    run_job(limited)
+    assert limited.job.set_id == "first"
+    assert limited.state == "RUNNING"
+
+
+def test_idle_machines_make_room_for_a_job_that_cannot_use_them(first: World) -> None:
+    vcpus = 4 * len(first.vms)
+    limited = replace(other(first, "second"), limits={"vcpus": vcpus})
+    run_job(limited, a_spec())
+    assert limited.state == "RUNNING"
+    assert machine_set(first).state is SetState.RELEASED
+    assert not first.vms
+
+
+def test_stockout_of_another_job_releases_machines_of_the_same_kind(first: World) -> None:
+    second = other(first, "second")
+    first.fleet.capacity = {vm.zone: len(first.vms) for vm in first.vms}
+    second.submit(a_spec(), source=OWNER)
+    deliver(second)
+    assert machine_set(first).state is SetState.RELEASED
+
+
+def test_deleted_job_releases_its_machines(first: World) -> None:
+    delete_job("first", "key", first.deps, by="anna")
+    deliver(first)
+    assert machine_set(first).state is SetState.RELEASED
+    assert not first.vms
+
+
+def test_loss_of_a_taken_vm_reaches_the_holder(first: World) -> None:
+    second = other(first, "second")
+    run_job(second)
+    owner = second.store.owner_of_vm(second.vms[0].name)
+    assert owner is not None
+    assert (owner.job_id, owner.set_id) == ("second", "first")
+
+
+def test_fewer_replicas_delete_the_rest_and_more_are_created(first: World) -> None:
+    spec = a_keeping_spec()
+    training_input = spec["trainingInput"]
+    assert isinstance(training_input, dict)
+    fewer = {**spec, "trainingInput": {**training_input, "workerCount": "1"}}
+    second = other(first, "second")
+    run_job(second, fewer)
+    assert second.job.set_id == "first"
+    assert len(second.vms) == len(second.job.plan.replica_ids)
+    succeed(second)
+    beat_all(second)
+    third = other(first, "third")
+    run_job(third)
+    assert third.job.set_id == "first"
+    assert len(third.vms) == len(third.job.plan.replica_ids)
+    assert third.state == "RUNNING"
+
+
+def test_chain_ends_after_a_day(first: World) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    kept = machine_set(first)
+    a_day = timedelta(hours=24)
+    assert candidate_in(kept, second.job, second.now + a_day - timedelta(minutes=5)) == 0
+    late = candidate_in(kept, second.job, second.now + a_day + timedelta(minutes=5))
+    assert "may run longer than that" in str(late)
+
+
+def test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that saw the directive of another tenure with the old configuration would start
+    again and again.
+    """
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    monkeypatch.setattr(second.fleet, "hand_over", lambda *_: False)
+    second.provision()
+    cancel_job("second", "anna", second.deps)
+    deliver(second)
+    assert machine_set(second).is_kept
+    assert {vm.directive.tenure for vm in second.vms if vm.directive} == {1}
+    monkeypatch.undo()
+    third = other(first, "third")
+    beat_all(second)
+    run_job(third)
+    assert (third.job.set_id, third.job.tenure) == ("first", 3)
+    assert third.state == "RUNNING"
+
+
+def test_user_releases_kept_machines(first: World) -> None:
+    assert release_machines("first", first.deps, by="anna")
+    deliver(first)
+    assert not first.vms
+    assert not release_machines("first", first.deps, by="anna")
+
+
+def test_every_second_of_a_vm_is_paid_by_one_job(first: World) -> None:
+    kept_since = first.now
+    first.wait(60)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    ended_at = second.now
+    first_kept = kept_spans(first.history, machine_set(second))
+    taken_at = second.ledger[1].at
+    assert {(span.phase, span.end) for span in first_kept} == {(Phase.KEPT, taken_at)}
+    assert all(span.start <= kept_since for span in first_kept)
+    paid = [span for span in replica_spans(second.history) if span.phase in PAID]
+    for replica_id in second.job.plan.replica_ids:
+        spans = [span for span in paid if span.replica_id == replica_id]
+        assert spans[0].start == taken_at, "the job pays from its take on"
+        assert spans[0].phase is Phase.SETTING_UP
+        paid_s = sum(span.seconds(ended_at) for span in spans)
+        assert paid_s == (ended_at - taken_at).total_seconds()
+
+
+def test_stored_documents_without_the_field_do_not_have_it() -> None:
+    world = World("first")
+    run_job(world, a_spec())
+    succeed(world)
+    documents = [job_document(world.job), *map(entry_document, world.ledger)]
+    text = str(documents)
+    assert not any(name in text for name in ("machines", "keep_s", "'taken'", "misfit"))
+
+
+class OneToken:
+    """Verifies every token as this one."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def claims(self, token: str) -> Claims:
+        del token
+        return self._claims
+
+
+def authenticated(world: World, key: str) -> bool:
+    """Return whether a token with this secret in its audience counts for the job's primary."""
+    vm = world.vms[0]
+    subject = IncarnationRef(
+        world.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
+    audience = expected_audience("my-project", subject) + (f"/{key}" if key else "")
+    claims = Claims(
+        audience=audience,
+        account="vms@p",
+        project="my-project",
+        zone=vm.zone,
+        instance_name=vm.name,
+        instance_id=vm.instance_id,
+        issued_at=world.now,
+        expires_at=world.now + timedelta(hours=1),
+    )
+    message = Message(b"", {"identity": "token"}, "", world.now)
+    deps = AuthDeps(OneToken(claims), world.store, "my-project", "vms@p")
+    try:
+        authenticate(subject, message, deps)
+    except IdentityError:
+        return False
+    return True
+
+
+def test_token_from_before_the_take_is_refused(first: World) -> None:
+    """A program of the last job had the same VM, and could predict all but the secret."""
+    second = other(first, "second")
+    run_job(second)
+    assert first.job.machines is not None
+    assert second.job.machines is not None
+    assert authenticated(second, second.job.machines.key)
+    assert not authenticated(second, "")
+    assert not authenticated(second, first.job.machines.key)
+
+
+def test_secret_of_the_tenure_is_in_no_event_and_no_message(first: World) -> None:
+    assert first.job.machines is not None
+    key = first.job.machines.key
+    assert len(key) == 32
+    texts = [repr(first.job), str(first.ledger), str(job_view(first.job, project="p"))]
+    texts += [str(entry_document(entry)) for entry in first.ledger]
+    assert not any(key in text for text in texts)
