@@ -19,7 +19,15 @@ from typing import Final
 
 from bench import costs, report
 from tests.infra import iam_table
-from tests.support.pages import arguments, assumptions, attacks, reasons, runtimes, settings
+from tests.support.pages import (
+    arguments,
+    assumptions,
+    attacks,
+    reasons,
+    runtimes,
+    settings,
+    variables,
+)
 
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "arguments": arguments.sections,
@@ -32,6 +40,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "runtimes": runtimes.tables,
     "scale": costs.scale_table,
     "settings": settings.table,
+    "variables": variables.table,
 }
 """Name in a placeholder → function that returns the part in Markdown."""
 PLACEHOLDER: Final = re.compile(r"(?ms)^<!-- make docs: (?P<name>\w+) -->\n.*?^<!-- end -->\n")

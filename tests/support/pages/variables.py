@@ -1,0 +1,46 @@
+"""The table of the variables of infra/, from their descriptions in Terraform."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import hcl2
+
+from tests.infra.iam_table import INFRA
+
+FILES: Final = ("variables.tf", "console.tf", "worker_access.tf")
+
+
+def table() -> str:
+    rows = "".join(
+        f"| `{name}` | {_default(fields)} | {_text(fields['description'])} |\n"
+        for file in FILES
+        for name, fields in _variables(file)
+    )
+    return f"| variable | default | what for |\n| --- | --- | --- |\n{rows}"
+
+
+def _variables(file: str) -> list[tuple[str, dict[str, Any]]]:
+    with (INFRA / file).open(encoding="utf-8") as stream:
+        document: dict[str, Any] = hcl2.load(stream)
+    return [
+        (name.strip('"'), fields)
+        for block in document.get("variable", ())
+        for name, fields in block.items()
+        if not name.startswith("__")
+    ]
+
+
+def _default(fields: dict[str, Any]) -> str:
+    """Return the default as Terraform writes it; empty for a variable that must be set."""
+    if "default" not in fields:
+        return "required"
+    value = fields["default"]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"`{text}`" if text not in ("", '""') else "empty"
+
+
+def _text(description: str) -> str:
+    text = description.strip('"').replace('\\"', '"')
+    return text.replace("|", "\\|")
