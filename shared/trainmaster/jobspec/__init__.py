@@ -46,4 +46,5 @@ Sub-packages:
     machines   a role's request → its hardware
     resolve    model → ResolvedSpec, the meaning of a document in either format
     manifests  manifests of Kubeflow and JobSet → job files
+    foreign    tasks of SkyPilot and dstack → the command and the job file that mean the same
 """
