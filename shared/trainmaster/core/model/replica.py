@@ -69,8 +69,9 @@ class Replica:
     policy's window.
     """
     quick_failures: int = 0
-    """Failures in a row soon after the start, of a replica that is judged alone. A round has its own
-    count.
+    """Failures in a row soon after the start, of a replica that is judged alone.
+
+    A round has its own count.
     """
     bug: str | None = None
     """Signature of its last failure, if that looked like a bug of the program.
