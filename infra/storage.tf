@@ -78,6 +78,13 @@ resource "google_storage_bucket_object" "source" {
   # The name contains a hash of the content, so that a changed archive redeploys its function.
   name   = "${each.key}-${filemd5("${var.stage}/${each.key}.zip")}.zip"
   source = "${var.stage}/${each.key}.zip"
+
+  lifecycle {
+    precondition {
+      condition     = fileexists("${var.stage}/${each.key}.zip")
+      error_message = "There is no ${var.stage}/${each.key}.zip: run `make stage` in the folder above infra/ first."
+    }
+  }
 }
 
 # A VM runs the agent only if its content has the hash in its name. An older agent stays after an upgrade, because VMs that an

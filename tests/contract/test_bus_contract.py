@@ -12,7 +12,7 @@ import pytest
 from google.api_core.exceptions import PermissionDenied
 from google.pubsub_v1.types import PublishRequest, PublishResponse
 
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp import clients, pubsub_bus
 from trainmaster.gcp.pubsub_bus import PubsubBus
 from trainmaster.gcp.retries import CALL_S, retry_options
@@ -67,8 +67,8 @@ def test_messages_of_all_batches_arrive(
     ]
 
 
-def test_publishing_to_a_missing_topic_is_a_permanent_error(bus: PubsubBus) -> None:
-    with pytest.raises(PermanentError, match="publish to no-such-topic: 404"):
+def test_publishing_to_a_missing_topic_is_refused_until_it_exists(bus: PubsubBus) -> None:
+    with pytest.raises(RefusedError, match=r"publish to no-such-topic: 404.*terraform apply"):
         bus.publish("no-such-topic", b"{}", {})
 
 

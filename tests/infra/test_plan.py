@@ -148,6 +148,14 @@ def test_wrong_variables_are_rejected_by_name(
     assert re.search("api_access.*no-invoker-check", errors)
 
 
+def test_forgotten_make_stage_is_named(terraform: Terraform, tmp_path: Path) -> None:
+    given = [f"-var={name}={value}" for name, value in {**REQUIRED, "stage": tmp_path}.items()]
+    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
+    assert done.returncode == 1
+    errors = " ".join(done.stderr.replace("│", " ").split())
+    assert f"There is no {tmp_path}/api.zip: run `make stage` in the folder above infra/" in errors
+
+
 def test_data_is_protected_by_default(plan: Plan) -> None:
     (database,) = plan.of("google_firestore_database").values()
     assert database["delete_protection_state"] == "DELETE_PROTECTION_ENABLED"

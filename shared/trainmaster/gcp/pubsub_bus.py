@@ -10,8 +10,8 @@ from google.pubsub_v1.services.publisher import PublisherClient
 from google.pubsub_v1.types import PubsubMessage
 
 from trainmaster.core.model.installation import own
-from trainmaster.errors import TemporaryError
-from trainmaster.gcp.errors import Translation, describe, google_errors
+from trainmaster.errors import RefusedError, TemporaryError
+from trainmaster.gcp.errors import Translation, describe, google_errors, translate
 from trainmaster.gcp.retries import CALL
 
 BATCH_MAX: Final = 1000
@@ -28,11 +28,11 @@ class PubsubBus:
         self, client: PublisherClient, project: str, translation: Translation | None = None
     ) -> None:
         """`translation` returns the exception for an error of Google's; None: the table of
-        `trainmaster.gcp.errors` does.
+        `trainmaster.gcp.errors` does, but for a missing topic.
         """
         self._client = client
         self._project = project
-        self._translation = translation
+        self._translation = translation or _keep_events_of_missing_topics
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
@@ -49,6 +49,15 @@ class PubsubBus:
 
     def close(self) -> None:
         self._client.transport.close()
+
+
+def _keep_events_of_missing_topics(error: exceptions.GoogleAPICallError) -> Exception | None:
+    """Translate as `trainmaster.gcp.errors` does. The event that leads to a message waits in
+    Pub/Sub until the message's topic exists.
+    """
+    if isinstance(error, exceptions.NotFound):
+        return RefusedError(f"{describe(error)} Create the topic: `terraform apply` in infra/")
+    return translate(error)
 
 
 def as_temporary_error(error: exceptions.GoogleAPICallError) -> TemporaryError:

@@ -186,6 +186,16 @@ RULES: Final = (
         some_jobs_only=True,
     ),
     Rule(
+        "iam.managed.allowedPolicyMembers",
+        _when_enforced(
+            "grants to members that it does not list, as `clients`, `api_users` or `ssh_users` of"
+            " another organisation; without the principal set of this organisation also grants to"
+            " the service accounts and agents of the project, and with them the first apply"
+        ),
+        "name only members that it lists",
+        some_jobs_only=True,
+    ),
+    Rule(
         "iam.disableServiceAccountCreation",
         _when_enforced("the service accounts that infra/ creates"),
         only_at_installation=True,
