@@ -29,10 +29,10 @@ from tests.explorer.programs import Key, Program
 from trainmaster.core.actions import DeleteJob, Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import channel_members
-from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus

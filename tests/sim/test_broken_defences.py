@@ -17,7 +17,8 @@ from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, ProvisioningStarted, ReplicaEvent
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
@@ -29,7 +30,7 @@ from trainmaster.core.transitions.change import Change
 from trainmaster.flows import provision
 from trainmaster.flows.commit import notify as notifying
 from trainmaster.flows.commit import record
-from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning import admission, reconciliation
 from trainmaster.flows.provisioning.execute_steps import (
     Inserts,
     execute_step,
@@ -48,6 +49,7 @@ from trainmaster_local.simulator.scenarios.fault_profiles import (
     EVERYTHING,
     FUNCTIONS,
     HANGS,
+    KEPT,
     LOST_EVENTS,
     MESSAGES,
     PROGRAMS,
@@ -298,6 +300,23 @@ def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
 
 
+def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
+    """Delete the VMs of an ended job although another job holds them."""
+    patch.setattr(State, "holds_machines", property(lambda _: True))
+
+
+def delete_by_the_clock(patch: pytest.MonkeyPatch) -> None:
+    """Delete kept VMs when their time is over, without a stored release."""
+
+    def delete(delivery: Any, machines: MachineSet, _: ReleaseCause) -> Any:
+        fleet = delivery.fleet_deps.fleet
+        for vm in fleet.list_vms(machines.set_id):
+            fleet.delete(vm)
+        return reconciliation._Next.END
+
+    patch.setattr(reconciliation._Delivery, "_release", delete)
+
+
 BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (
     (accept_duplicate_events, MESSAGES, 0),
     (commit_without_preconditions, RACES, 7),
@@ -320,6 +339,8 @@ BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (
     (confirm_before_publication, FUNCTIONS, 1),
     (leave_second_submission_unanswered, USERS, 15),
     (delete_live_jobs, USERS, 0),
+    (let_earlier_holders_act, KEPT, 13),
+    (delete_by_the_clock, KEPT, 0),
 )
 """Defence, profile, and a seed whose history fails without the defence.
 

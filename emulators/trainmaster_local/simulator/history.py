@@ -19,6 +19,7 @@ from trainmaster_local.simulator.invariants.global_invariants import (
     check_submissions,
 )
 from trainmaster_local.simulator.invariants.job_invariants import JobInvariants
+from trainmaster_local.simulator.invariants.machine_set_invariants import check_kept
 from trainmaster_local.simulator.invariants.notification_invariants import check_notifications
 from trainmaster_local.simulator.scenarios.fault_profiles import Profile
 from trainmaster_local.simulator.scenarios.generator import PACKAGE_URI, draw_scenario, rng_of
@@ -61,7 +62,7 @@ class History:
             for job_id, training in self.trainings.items()
         }
         self.fleet.on_create = lambda vm: self.jobs[vm.job_id].vms.check_creation(vm)
-        self.fleet.on_delete = lambda vm: self.jobs[vm.job_id].check_deletion(vm)
+        self.fleet.on_delete = self._check_deletion
         self.invariants = GlobalInvariants(context, self.pool, self.jobs, scenario.limits)
         self.objects = MemoryObjects()
         self.objects.write(PACKAGE_URI, b"", content_type="application/gzip")
@@ -126,9 +127,18 @@ class History:
     def _make_agents(self, vm: SimVm) -> tuple[SimAgent, ...]:
         training = self.trainings[vm.job_id]
         hosts = range(vm.hosts) if vm.hosts > 1 else (None,)
-        agents = tuple(SimAgent(vm, host, training, self.bus, self.context) for host in hosts)
-        self.vm_faults.plan(vm)
+        agents = tuple(
+            SimAgent(vm, host, training, self.bus, self.context, self.pool.hand_over)
+            for host in hosts
+        )
+        if not vm.agents:
+            self.vm_faults.plan(vm)
         return agents
+
+    def _check_deletion(self, vm: SimVm) -> None:
+        """Check that nobody deletes a kept VM, nor one that the holder of its set desires."""
+        holder = check_kept(vm, self.store) or vm.job_id
+        self.jobs[holder].check_deletion(vm)
 
     def _sweep(self) -> None:
         self.bus.publish(topics.SWEEP, b"{}", {})

@@ -22,6 +22,7 @@ from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.log_reader import (
     DELAY_MAX_S,
+    PROGRAM_ONLY,
     TASK,
     TRIAL,
     LogLine,
@@ -62,6 +63,9 @@ def logs(
     severity: Annotated[
         str | None, typer.Option(help="Only this severity or higher, such as WARNING.")
     ] = None,
+    program: Annotated[
+        bool, typer.Option("--program", help="Only what the program printed.")
+    ] = False,
     since: Annotated[
         str | None, typer.Option(help="Only lines newer than this: 90m, 2h.", metavar="DURATION")
     ] = None,
@@ -85,6 +89,8 @@ def logs(
         filters.append(f'{TRIAL}="{trial_number(job_id)}"')
     if severity is not None:
         filters.append(f"severity>={severity.upper()}")
+    if program:
+        filters.append(PROGRAM_ONLY)
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     read_page = with_retries(log_entries().page, tries=None if follow else TRIES)
     reader = LogReader(read_page, public_id(job_id), filters, since_text)

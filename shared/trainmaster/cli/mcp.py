@@ -31,9 +31,10 @@ from trainmaster.cli.doctor.command import job_findings
 from trainmaster.cli.installation import open_store, require_package
 from trainmaster.client.client import Client
 from trainmaster.client.job import Job as CreatedJob
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, Label, public_id
 from trainmaster.core.model.money import ZERO, Money
-from trainmaster.core.model.plan import Cap, Dialect
+from trainmaster.core.model.plan import Dialect
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from trainmaster.console.metric_chart import chart_x
+from trainmaster.console.chart_axis import chart_x
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.history import History
 from trainmaster.core.reporting.phases import Phase, Span, replica_spans

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, Generic
 
-from trainmaster.console.svg import Tick, time_ticks
+from trainmaster.console.chart_axis import At, Axis
+from trainmaster.console.svg import Tick
 from trainmaster.presentation.utilization import bytes_words, share_words
 
-WIDTH: Final = 1000.0
 HEIGHT: Final = 170.0
-LEFT: Final = 70.0
-RIGHT: Final = 12.0
 TOP: Final = 10.0
 BOTTOM: Final = 24.0
 STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
-GAP_S: Final = 360.0
-"""A line is interrupted where values are further apart, besides the length of a period: agents
-report within 300 s.
-"""
 GROUPED: Final = (1e4, 1e12)
 """Numbers of this size are shown as 26,554; others have four digits."""
-
-Values = Mapping[datetime, float]
 
 
 class Scale(Enum):
@@ -62,14 +54,14 @@ class Scale(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Values of one role, replica or GPU."""
+class Line(Generic[At]):
+    """Values of one role, replica or GPU, by their positions on the axis."""
 
     name: str
-    mean: Values
-    low: Values
+    mean: Mapping[At, float]
+    low: Mapping[At, float]
     """Smallest value of the role's machines at each time; empty: no band."""
-    high: Values
+    high: Mapping[At, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,55 +92,47 @@ class DrawnChart:
     x_ticks: tuple[Tick, ...]
     columns: tuple[str, ...]
     """Headings of the table."""
-    rows: tuple[tuple[datetime, tuple[str, ...]], ...]
-    """Time and the value of each line, the newest first."""
+    rows: tuple[tuple[datetime | int, tuple[str, ...]], ...]
+    """Position on the axis and the value of each line, the last first."""
 
 
-def draw_chart(
-    name: str, lines: Sequence[Line], start: datetime, end: datetime, period_s: int, scale: Scale
-) -> DrawnChart:
+def draw_chart(name: str, lines: Sequence[Line[At]], axis: Axis[At], scale: Scale) -> DrawnChart:
     """Return the shapes."""
     low, top = scale.ends(_highest_values(lines))
     half = low / 2 + top / 2  # the sum of two large numbers would be infinite
-    gap = timedelta(seconds=GAP_S + period_s)
-
-    def x_of(at: datetime) -> float:
-        return chart_x(at, start, end)
 
     def y_of(value: float) -> float:
         share = (value / 2 - low / 2) / (top / 2 - low / 2)
         return round(TOP + (1 - min(max(share, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
 
-    def draw_line(line: Line, style: int) -> DrawnLine:
+    def draw_line(line: Line[At], style: int) -> DrawnLine:
         paths: list[str] = []
         dots: list[tuple[float, float]] = []
-        for piece in _pieces(sorted(line.mean), gap):
-            points = [(x_of(at), y_of(line.mean[at])) for at in piece]
+        for piece in _pieces(sorted(line.mean), axis):
+            points = [(axis.x(at), y_of(line.mean[at])) for at in piece]
             if len(points) > 1:
                 paths.append(_path(points))
             else:
                 dots += points
         bands = [
-            _band(line, piece, x_of, y_of)
-            for piece in _pieces(sorted(line.low), gap)
+            _band(line, piece, axis.x, y_of)
+            for piece in _pieces(sorted(line.low), axis)
             if len(piece) > 1
         ]
         return DrawnLine(line.name, style, tuple(paths), tuple(bands), tuple(dots))
 
-    width = WIDTH - LEFT - RIGHT
-    x_ticks = time_ticks(LEFT, width, lambda position: start + (end - start) * (position / width))
     return DrawnChart(
         name=name,
         words=_sentence(name, lines, scale.words),
         lines=tuple(draw_line(line, index % STYLES) for index, line in enumerate(lines)),
         y_ticks=tuple((y_of(value), scale.words(value)) for value in (low, half, top)),
-        x_ticks=tuple(x_ticks),
+        x_ticks=tuple(axis.ticks()),
         columns=tuple(line.name for line in lines),
         rows=tuple(_rows(lines, scale.words)),
     )
 
 
-def _highest_values(lines: Sequence[Line]) -> list[float]:
+def _highest_values(lines: Sequence[Line[At]]) -> list[float]:
     """Return the values that the axis must reach: the upper ends of bands, or the means."""
     values: list[float] = []
     for line in lines:
@@ -156,19 +140,10 @@ def _highest_values(lines: Sequence[Line]) -> list[float]:
     return values
 
 
-def chart_x(at: datetime, start: datetime, end: datetime) -> float:
-    """Return the position of a time in the charts from `start` to `end`.
-
-    Times outside of them are at their edges.
-    """
-    share = (at - start).total_seconds() / max((end - start).total_seconds(), 1.0)
-    return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
-
-
 def _band(
-    line: Line,
-    piece: Sequence[datetime],
-    x_of: Callable[[datetime], float],
+    line: Line[At],
+    piece: Sequence[At],
+    x_of: Callable[[At], float],
     y_of: Callable[[float], float],
 ) -> str:
     """Return the outline of a band: its upper edge forwards, then its lower edge backwards."""
@@ -181,11 +156,11 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{left},{top}" for left, top in points)
 
 
-def _pieces(times: Sequence[datetime], gap: timedelta) -> list[list[datetime]]:
-    """Split times where two of them are further apart than `gap`."""
-    pieces: list[list[datetime]] = []
-    for at in times:
-        if pieces and at - pieces[-1][-1] <= gap:
+def _pieces(positions: Sequence[At], axis: Axis[At]) -> list[list[At]]:
+    """Split positions in their order where the axis has a gap."""
+    pieces: list[list[At]] = []
+    for at in positions:
+        if pieces and not axis.is_gap(pieces[-1][-1], at):
             pieces[-1].append(at)
         else:
             pieces.append([at])
@@ -203,13 +178,16 @@ def _ceiling(value: float) -> float:
 
 
 def _rows(
-    lines: Sequence[Line], words: Callable[[float], str]
-) -> list[tuple[datetime, tuple[str, ...]]]:
-    times = sorted(set().union(*(line.mean for line in lines)), reverse=True)
-    return [(at, tuple(_cell(line, at, words) for line in lines)) for at in times]
+    lines: Sequence[Line[At]], words: Callable[[float], str]
+) -> list[tuple[At, tuple[str, ...]]]:
+    positions: set[At] = set()
+    for line in lines:
+        positions.update(line.mean)
+    ordered = sorted(positions, reverse=True)
+    return [(at, tuple(_cell(line, at, words) for line in lines)) for at in ordered]
 
 
-def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
+def _cell(line: Line[At], at: At, words: Callable[[float], str]) -> str:
     if at not in line.mean:
         return "-"
     mean = words(line.mean[at])
@@ -218,7 +196,7 @@ def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
     return f"{mean} ({words(line.low[at])} to {words(line.high[at])})"
 
 
-def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -> str:
+def _sentence(name: str, lines: Sequence[Line[At]], words: Callable[[float], str]) -> str:
     parts = [
         f"{line.name} {words(line.mean[max(line.mean)])} at the end, at most"
         f" {words(max(line.mean.values()))}"

@@ -114,6 +114,7 @@ def job(job_id: str) -> Response:
         with_all_replicas=_flag("replicas"),
         with_whole_table=_flag("table"),
         with_gaps=_flag("gaps"),
+        over_steps=request.args.get("x") == "step",
         start=request.args.get("from", ""),
         end=request.args.get("to", ""),
     )
@@ -122,7 +123,7 @@ def job(job_id: str) -> Response:
     if page.job.tuning is None:
         with ThreadPoolExecutor(1) as pool:  # the log beside the metrics
             tail = pool.submit(read_log_tail, console_of_app(), page)
-            progress = read_progress_section(console_of_app(), page.job)
+            progress = read_progress_section(console_of_app(), page.job, over_steps=view.over_steps)
         return render_page(
             "job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result()
         )
@@ -149,7 +150,11 @@ def job(job_id: str) -> Response:
 @routes.get("/compare")
 def compare() -> Response:
     """Not below `/jobs`, where it would hide a job of this id."""
-    page = read_compare_page(console_of_app(), request.args.getlist("job"))
+    page = read_compare_page(
+        console_of_app(),
+        request.args.getlist("job"),
+        over_steps=request.args.get("x") == "step",
+    )
     has_live = any(not job.state.is_terminal for job in page.jobs)
     return render_page("compare.html", POLL_RESOURCES_S if has_live else None, page=page)
 

@@ -23,6 +23,8 @@ JOB: Final = 'labels."ml.googleapis.com/job_id"'
 TASK: Final = 'labels."ml.googleapis.com/task_name"'
 TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
+PROGRAM_ONLY: Final = f'NOT {TASK}="service" AND NOT labels."trainmaster/writer"="agent"'
+"""Condition for what the program printed. Source of the label: the agent's `cloud_log`."""
 MISSING_LABEL: Final = "trainmaster/missing_lines"
 """How many lines are missing where the entry stands. Source: the agent's `cloud_log`."""
 BEHIND_LABEL: Final = "trainmaster/behind"

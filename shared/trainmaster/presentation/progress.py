@@ -115,7 +115,7 @@ class Progress:
         parts = [position] if position else []
         first = min(self.metrics, key=lambda name: "loss" not in name.lower(), default=None)
         parts += [f"{first} {self.metrics[first]:.4g}"] if first is not None else []
-        parts += [f"{name} is NaN or infinite" for name in self.not_finite]
+        parts += [f"NaN or infinite: {', '.join(self.not_finite)}"] if self.not_finite else []
         if self.remaining_s is not None:
             parts.append(f"{rough_words(self.remaining_s)} left")
         return ", ".join(parts)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Sequence
 
-from trainmaster.program_errors.table import NAMES, ROWS, TYPES, Meaning, Row
+from trainmaster.program_errors.messages import ROWS
+from trainmaster.program_errors.rows import Meaning, Row
+from trainmaster.program_errors.type_names import NAMES, TYPES
 
 __all__ = ["Meaning", "Place", "is_passing", "is_peer_loss", "meaning_of", "row_of"]
 

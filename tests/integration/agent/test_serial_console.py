@@ -78,9 +78,9 @@ def test_copy_has_every_line_with_its_stream_and_without_the_prefix(
 def test_agents_error_has_the_prefix_and_is_an_error_in_the_copy(serial: Path) -> None:
     console, copy = console_of(serial), Copy()
     console.copy_to(copy)
-    console.log("it failed", Stream.STDERR)
+    console.log("it failed", Stream.AGENT_ERROR)
     assert serial.read_bytes() == b"[trainmaster] it failed\n"
-    assert copy.lines == [(Stream.STDERR, b"it failed\n")]
+    assert copy.lines == [(Stream.AGENT_ERROR, b"it failed\n")]
 
 
 def test_long_line_is_broken_on_the_console_but_not_in_the_copy(serial: Path) -> None:

@@ -110,6 +110,26 @@ def test_cursor_on_curves_of_two_jobs_shows_values_at_the_same_time_since_their_
         assert barriers(page, "dark") == []
 
 
+def test_cursor_on_curves_over_steps_shows_a_step_and_the_values_of_all_jobs(
+    browser: Browser,
+) -> None:
+    with opened(browser, compared_world()) as (page, site):
+        add_progress(site, "digits_1", {"metric/loss": [4.0, 3.0], "step": [0.0, 1_500.0]})
+        add_progress(site, "digits_2", {"metric/loss": [40.0, 30.0], "step": [0.0, 2_500.0]})
+        page.goto("/compare?job=digits_1&job=digits_2")
+        page.get_by_role("link", name="Over the steps of the programs").click()
+        page.wait_for_url("**x=step*")
+        page.locator(".chart .scroll").first.focus()
+        page.keyboard.press("Home")
+        assert shown(page) == ["4", "40"]
+        page.keyboard.press("ArrowRight")
+        assert shown(page) == ["3", "-"]
+        assert page.locator("g.cursor text").text_content() == "step 1,500"
+        page.keyboard.press("End")
+        assert float(page.locator("g.cursor line").get_attribute("x1") or 0) == 988
+        assert barriers(page, "light") == []
+
+
 def test_charts_and_bands_are_complete_without_a_script(browser: Browser) -> None:
     with charts(browser, has_script=False) as (page, _):
         assert page.locator("svg.metric").count() == 2

@@ -83,6 +83,15 @@ def test_whole_output_is_in_the_log_when_the_exit_is_reported(
             errors[-1]
             == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
         )
+        writers = {
+            entry["jsonPayload"].get("message"): entry["labels"].get("trainmaster/writer")
+            for entry in entries
+        }
+        own = {"Running module trainer.task.", errors[-1]}
+        assert {text for text, writer in writers.items() if writer == "agent"} >= own
+        assert not {"step 0", "json", "no line end", errors[0], errors[-2]} & {
+            text for text, writer in writers.items() if writer
+        }
         first = next(entry for entry in entries if entry["jsonPayload"]["message"] == "step 0")
         assert first["labels"]["trainmaster/incarnation"] == "2"
         assert first["insertId"].startswith("4711-1-2-")

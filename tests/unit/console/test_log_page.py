@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.support.console_browser import log_entry
 from tests.support.console_site import Site
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -293,3 +294,24 @@ def test_program_forges_no_line_of_another_source_in_a_file(log: Site) -> None:
 
 def test_file_of_an_unknown_job_is_404(site: Site) -> None:
     assert site.get("/jobs/nobody/logs.txt").status_code == 404
+
+
+def test_only_what_the_program_printed_is_shown_if_asked_for(site: Site) -> None:
+    site.world.start_running()
+    own = log_entry("INFO", "worker-replica-0", "Running task with arguments: …", "own")
+    labels = {"ml.googleapis.com/task_name": "worker-replica-0", "trainmaster/writer": "agent"}
+    own["labels"] = labels
+    site.entries = [
+        own,
+        log_entry("INFO", "service", "RUNNING", "service"),
+        log_entry("INFO", "worker-replica-0", "epoch 1", "printed"),
+    ]
+    assert set(rows(site.text(LOGS))) == {"own", "service", "printed"}
+    page = site.text(f"{LOGS}?lines=program")
+    assert rows(page) == ["printed"]
+    assert '<option value="program" selected>of the program</option>' in page
+    assert "lines=program" in page.partition("logs.txt?")[2].partition('"')[0]
+    assert site.text(f"{LOGS}.txt?lines=program").count("epoch 1") == 1
+    response = site.get(f"{LOGS}?lines=mine")
+    assert response.status_code == 400
+    assert "lines: must be program, or be left out" in response.text

@@ -8,10 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.console_browser import log_entry
+from tests.support.console_browser import add_progress, log_entry
 from tests.support.console_site import Site
+from tests.support.html_tables import tables_of
+from tests.support.jobs import START
+from trainmaster.console.pages.progress_section import values_over_steps
 from trainmaster.errors import TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricsDeniedError
+from trainmaster.presentation.progress import Point
 
 PATH = "/jobs/digits_1"
 
@@ -166,3 +170,44 @@ def test_job_page_has_cost_output_and_what_shows_them(site: Site) -> None:
     assert "console.cloud.google.com" not in facts, "the local stack's buckets are not there"
     site.app.config["CONSOLE"] = replace(site.console(), bucket_browser="https://browser/")
     assert 'href="https://browser/bucket/digits"' in site.text(PATH)
+
+
+def test_curves_over_steps_pair_metrics_with_the_step_of_their_period(site: Site) -> None:
+    world = site.world
+    values = {"metric/loss": [3.0, 2.0, 1.0, 0.5], "step": [0.0, 1_000.0, 2_000.0, 62_480.0]}
+    add_progress(site, world.job_id, {**values, "steps": [100_000.0] * 4, "share": [0.1] * 4})
+    assert '<a href="?x=step#curves">Over the steps' in site.text(f"/jobs/{world.job_id}")
+    page = site.text(f"/jobs/{world.job_id}?x=step")
+    assert 'data-axis="step" data-start="0" data-end="62480"' in page
+    loss, *others = [table for table in tables_of(page) if "the last step first" in table.caption]
+    assert not others, "the position is the axis, and no curve"
+    assert loss.headings == ["Step", "loss"]
+    assert loss.rows == [["62,480", "0.5"], ["2,000", "1"], ["1,000", "2"], ["0", "3"]]
+    assert ">15,620</text>" in page
+    assert "?#curves" in page
+    compared = site.text(f"/compare?job={world.job_id}&x=step")
+    assert "Curves over steps" in compared
+    assert f'<a href="?job={world.job_id}#curves">Over the time since RUNNING' in compared
+
+
+def test_step_that_was_repeated_after_a_restart_has_its_last_value() -> None:
+    at = [START + timedelta(minutes=minute) for minute in range(5)]
+    lives = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2)]
+    steps = [100.0, 200.0, 100.0, 200.0, 300.0]
+    losses = [3.0, 2.0, 2.9, 1.9, 1.5]
+    moments = list(zip(at, lives, steps, losses, strict=True))
+    points = {
+        "step": [Point(when, step, life, "printed") for when, life, step, _ in moments],
+        "metric/loss": [Point(when, loss, life, "reported") for when, life, _, loss in moments],
+        "metric/alone": [Point(START - timedelta(minutes=1), 1.0, (1, 1), "reported")],
+    }
+    assert values_over_steps(points) == {"metric/loss": {100: 2.9, 200: 1.9, 300: 1.5}}
+
+
+def test_job_without_steps_has_its_curves_over_time_whatever_the_address_says(site: Site) -> None:
+    world = site.world
+    add_progress(site, world.job_id, {"metric/loss": [3.0, 2.0]})
+    page = site.text(f"/jobs/{world.job_id}?x=step")
+    assert "data-axis" not in page
+    assert "Over the steps" not in page
+    assert "the newest first" in page

@@ -11,8 +11,9 @@ from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from tests.support.metrics import FakeMetrics
 from trainmaster.console.caches import MetricCache
+from trainmaster.console.chart_axis import LEFT, RIGHT, WIDTH, TimeAxis
 from trainmaster.console.incarnation_bands import draw_bands, incarnation_bands
-from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, Scale, draw_chart
+from trainmaster.console.metric_chart import Line, Scale, draw_chart
 from trainmaster.console.pages.resources_page import PERIODS_MAX, time_range
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.user_requests import cancel_job
@@ -163,7 +164,7 @@ def test_ended_job_shows_its_last_reports(site: Site) -> None:
 def test_line_is_interrupted_where_nothing_was_measured() -> None:
     times = [START + timedelta(minutes=minute) for minute in (1, 2, 3, 30, 31, 50)]
     line = Line("worker", dict.fromkeys(times, 0.5), {}, {})
-    chart = draw_chart("CPU", [line], START, START + timedelta(hours=1), 60, Scale.SHARE)
+    chart = draw_chart("CPU", [line], TimeAxis(START, START + timedelta(hours=1), 60), Scale.SHARE)
     (drawn,) = chart.lines
     assert [len(path.split()) for path in drawn.paths] == [3, 2]
     assert len(drawn.dots) == 1
@@ -176,9 +177,7 @@ def test_axis_of_traffic_ends_at_a_round_value(highest: float, label: str) -> No
     chart = draw_chart(
         "Network",
         [Line("ps", {START: highest}, {}, {})],
-        START,
-        START + timedelta(hours=1),
-        60,
+        TimeAxis(START, START + timedelta(hours=1), 60),
         Scale.RATE,
     )
     assert chart.y_ticks[-1][1] == label

@@ -17,9 +17,9 @@ from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.money import read_money
-from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.purchase import Spot
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Vm

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from trainmaster.program_errors.meaning import ANYWHERE, Meaning, Place, meaning_of
-from trainmaster.program_errors.table import NAMES, ROWS, TYPES
+from trainmaster.program_errors.messages import ROWS
+from trainmaster.program_errors.type_names import NAMES, TYPES
 
 CPUS = Place(has_accelerators=False)
 ALONE = Place(has_peers=False)

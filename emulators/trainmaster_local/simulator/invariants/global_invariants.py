@@ -22,6 +22,7 @@ from trainmaster_local.memory.objects import MemoryObjects
 from trainmaster_local.memory.store import MemoryStore
 from trainmaster_local.simulator.invariants import ViolationError
 from trainmaster_local.simulator.invariants.job_invariants import JobInvariants
+from trainmaster_local.simulator.invariants.machine_set_invariants import check_holders
 from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import VmPool
 
@@ -60,6 +61,7 @@ class GlobalInvariants:
         invariants = self.jobs[job_id]
         invariants.check_commit()
         self.last_commit_s = self.context.now
+        check_holders(entry.job for entry in self.jobs.values())
         if self.limits and invariants.job is not None:
             self._check_admission(invariants.job, queue_read_at)
 

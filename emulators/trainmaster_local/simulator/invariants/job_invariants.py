@@ -27,7 +27,13 @@ from trainmaster.core.actions import (
     SetLabels,
     SucceedJob,
 )
-from trainmaster.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost
+from trainmaster.core.events import (
+    IncarnationRef,
+    ProvisioningStarted,
+    ReplicaEvent,
+    ReplicaExited,
+    VmLost,
+)
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, State
@@ -133,7 +139,8 @@ class JobInvariants:
         for replica in replicas:
             if (
                 replica.state is not ReplicaState.COMPLETED
-                and vm_name(self.job_id, replica.replica_id) not in names
+                and self.job
+                and vm_name(self.job.set_id, replica.replica_id) not in names
             ):
                 return (
                     f": VM generation {replica.vm_generation} of {replica.replica_id} is missing"
@@ -156,6 +163,8 @@ class JobInvariants:
             self.state = State(entry.decision.action.job, change.replicas, whole=True)
         elif before is not None:
             self.state = apply(before, change)
+        if isinstance(entry.event, ProvisioningStarted) and entry.event.taken:
+            self.vms.take(entry.event.taken)
         if self.state is None:
             raise ViolationError(f"{entry.key} was decided without a job")
         if (

@@ -18,6 +18,7 @@ from typing import Final
 from trainmaster.core.events import IncarnationRef
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
+from trainmaster.core.model.machine_set import Taken
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
@@ -54,6 +55,11 @@ class VmInvariants:
                 f"I5: {_describe(generation)} is created in {observed.zone}, and was created in"
                 f" {zone}"
             )
+
+    def take(self, taken: Taken) -> None:
+        """Record the VMs that the job has taken from another one."""
+        for vm in taken.vms:
+            self._created[vm.instance_id] = (vm.replica_id, vm.vm_generation)
 
     def check_accepted(
         self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool

@@ -223,9 +223,25 @@ PARTIAL: Final = Profile(
 )
 """For jobs that start before all of their VMs exist."""
 
+KEPT: Final = Profile(
+    "kept",
+    duplicate=0.2,
+    late=0.1,
+    lost=0.1,
+    crash=0.04,
+    suspend=0.2,
+    fail=0.15,
+    loss_per_hour=15,
+    agent_crash_per_hour=10,
+    stockout=0.05,
+    cancel=0.15,
+    unreachable=0.05,
+)
+"""For several jobs of one user that keep their machines and take those of each other."""
+
 _ALL: Final = (
     CALM, MESSAGES, FUNCTIONS, RACES, STORM, CAPACITY, MACHINES,
-    PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS, LOST_EVENTS, HANGS, PARTIAL,
+    PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS, LOST_EVENTS, HANGS, PARTIAL, KEPT,
 )  # fmt: skip
 PROFILES: Final = {profile.name: profile for profile in _ALL}
 

@@ -13,6 +13,7 @@ from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster_local.simulator.scenarios.fault_profiles import (
+    KEPT,
     PARTIAL,
     QUEUE,
     SLICES,
@@ -35,6 +36,8 @@ QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
 
+SAME_USER: Final = 0.9
+"""Share of the jobs that may take each other's machines."""
 SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
 """Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots.
 """
@@ -54,6 +57,10 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
             _draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS))
         )
         return Scenario(jobs, profile, QUEUE_LIMITS)
+    if profile.name == KEPT.name:
+        kept = tuple(_draw_keeping_job(rng, number + 1) for number in range(rng.choice((2, 3, 4))))
+        limits = rng.choice(({}, {}, QUEUE_LIMITS))
+        return Scenario(kept, profile, limits, faults_s=900.0)
     if profile.name == SLICES.name:
         document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
@@ -87,6 +94,16 @@ def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
     )
 
 
+def _draw_keeping_job(rng: random.Random, number: int) -> SimJob:
+    """Draw a job that keeps its machines for so long that the next one often takes them."""
+    job_id = f"sim_{number}"
+    keep_s = rng.choice((None, 0, 60, 300, 300, 300))
+    document, plan = training_job(rng.choice((0, 1, 1, 2)), 0, job_id, keep_s=keep_s)
+    submitted_s = rng.uniform(0, 30) + (number - 1) * rng.choice((20, 150, 250))
+    job = _draw_job(rng, job_id, document, plan, submitted_s=submitted_s)
+    return replace(job, submitter="anna" if rng.random() < SAME_USER else "berta")
+
+
 def _draw_job(
     rng: random.Random,
     job_id: str,
@@ -113,7 +130,11 @@ def _draw_job(
 
 @cache
 def training_job(
-    workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0
+    workers: int,
+    variant: int,
+    job_id: str = JOB_ID,
+    priority: int = 0,
+    keep_s: int | None = None,
 ) -> tuple[bytes, Plan]:
     """Return job file and plan of a job on n1-standard-4.
 
@@ -133,6 +154,8 @@ def training_job(
     extension: dict[str, object] = {
         "zones": ["us-central1-a", "us-central1-b", "us-central1-f"][: 1 + variant % 3]
     }
+    if keep_s is not None:
+        extension["keepMachines"] = f"{keep_s}s"
     match variant:
         case 1:
             training.pop("scheduling")

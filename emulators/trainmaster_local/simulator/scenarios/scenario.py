@@ -27,6 +27,8 @@ class SimJob:
     is_synchronous: bool = True
     """Whether its replicas train together or independently."""
     submitted_s: float = 0.0
+    submitter: str = ""
+    """User that submits it by message; empty: nobody knows."""
     is_uploaded: bool = False
     """Submitted as a file in the bucket instead of a message."""
 

@@ -28,6 +28,8 @@ STOP_S: Final = (0.1, 3.0)
 """How long it takes to stop a program."""
 HELD_REPEAT_S: Final = (20.0, 600.0)
 """Time until the first repetition of a vm-ready under `hold`, and the longest time between two."""
+CLEAN_S: Final = (0.5, 3.0)
+"""From the end of the last job's program to the start of the next job's agent."""
 CHECKPOINT_S: Final = (0.5, 10.0)
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
@@ -58,9 +60,20 @@ class SimAgent:
     """
 
     def __init__(
-        self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context
+        self,
+        vm: SimVm,
+        host: int | None,
+        training: Training,
+        bus: SimBus,
+        context: Context,
+        leave_vm: Callable[[SimVm], None] = lambda _: None,
     ) -> None:
+        """`leave_vm`: called once nothing of this job runs on a VM that another job has taken."""
         self._vm = vm
+        self._job_id = vm.job_id
+        directive = vm.observed.directive
+        self._tenure = directive.tenure if directive else 1
+        self._leave_vm = leave_vm
         self._host = host
         self._training = training
         self._bus = bus
@@ -87,6 +100,7 @@ class SimAgent:
         self._known_causes = list(self._disk.announced)
         self._unsent_causes: list[str] = []
         self._is_stopping_program = False
+        self._is_leaving = False
         self._held: Key | None = None
         self._may_start_at = self._started_at = 0.0
 
@@ -166,6 +180,9 @@ class SimAgent:
     def _on_directive(self, directive: Directive | None) -> None:
         if directive is None:
             return
+        if directive.tenure != self._tenure:
+            self._leave(directive)
+            return
         disk = self._disk
         key = _key(directive)
         if disk.desired is not None and _key(disk.desired) > key:
@@ -181,6 +198,17 @@ class SimAgent:
         while self._unsent_causes:
             self._send_fault(key, self._unsent_causes.pop(0))
         self._reconcile()
+
+    def _leave(self, directive: Directive) -> None:
+        """End what runs, and leave the VM to the agent of the job that has taken it."""
+        if directive.tenure < self._tenure or self._is_leaving:
+            return
+        self._is_leaving = True
+        self._plan_within(CLEAN_S, self._leave_now)
+
+    def _leave_now(self) -> None:
+        self.power_off()
+        self._leave_vm(self._vm)
 
     def _on_fault(self, cause: str) -> None:
         if cause in self._known_causes:
@@ -371,7 +399,7 @@ class SimAgent:
     ) -> None:
         body = event_body(
             self._vm.observed,
-            self._vm.job_id,
+            self._job_id,
             self._host,
             key,
             self._context.scheduler.clock(),

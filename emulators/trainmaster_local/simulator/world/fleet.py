@@ -21,6 +21,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create, HandOver
+from trainmaster.core.timeouts import CHAIN_S
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import SimVm, VmPool
@@ -63,12 +64,12 @@ class SimFleet:
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
         del tpu_zones, zones
-        return tuple(vm.observed for vm in self.pool.present.values() if vm.job_id == job_id)
+        return tuple(vm.observed for vm in self.pool.present.values() if vm.label == job_id)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         del zones
         return tuple(
-            LabelledVm(vm.observed, job_label(vm.job_id)) for vm in self.pool.present.values()
+            LabelledVm(vm.observed, job_label(vm.label)) for vm in self.pool.present.values()
         )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -120,11 +121,11 @@ class SimFleet:
         return True
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
-        del job
         existing = self._find(hand_over.vm)
         if existing is None or existing.observed.fingerprint != hand_over.vm.fingerprint:
             return False
         existing.metadata = metadata
+        existing.job_id = job.job_id
         self.context.log("handed over", hand_over.vm.name, hand_over.create.directive.tenure)
         return self.write_directive(hand_over.vm, hand_over.create.directive)
 
@@ -231,8 +232,10 @@ class SimFleet:
             + job.plan.limits.max_running_s
             + (job.plan.limits.max_wait_s or 0)
             + EXPIRY_SLACK_S
+            + (0 if job.plan.keep_s is None else CHAIN_S)
         )
-        vm = SimVm(observed, job.set_id, metadata, self.context.now, expires_s, create.group.hosts)
+        vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
+        vm.set_id = job.set_id
         self.pool.add(vm)
         self.on_create(vm)
         return vm

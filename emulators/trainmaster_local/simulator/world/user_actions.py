@@ -57,8 +57,11 @@ class UserActions:
         path = f"jobs/{name}-{job.job_id}.json"
         uri = f"gs://{BUCKET}/{path}"
         if not job.is_uploaded:
-            self.submissions[f"{uri}#1"] = (job.job_id, uri)
-            self._bus.publish(topics.SUBMIT, job.document, {"source": f"{uri}#1"})
+            source = f"{uri}#1"
+            if job.submitter:
+                source = f"cli:{name}-{job.job_id}/{job.submitter}"
+            self.submissions[source] = (job.job_id, uri)
+            self._bus.publish(topics.SUBMIT, job.document, {"source": source})
             return
         generation = str(self._objects.write(uri, job.document, content_type="application/json"))
         self.submissions[f"{uri}#{generation}"] = (job.job_id, uri)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from trainmaster.core.model.vm import Vm, VmStatus
+from trainmaster_local.simulator.invariants import ViolationError
 from trainmaster_local.simulator.world.context import Context
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class SimVm:
     observed: Vm
     """The VM as a list call returns it."""
     job_id: str
+    """The job that its agents work for."""
     metadata: Mapping[str, str]
     created_s: float
     expires_s: float
@@ -39,6 +41,14 @@ class SimVm:
     """Virtual time at which it hung; None: it does not hang."""
     is_gone: bool = False
     gone_s: float | None = None
+    set_id: str = ""
+    """The job that created it, if another one may take it; empty: the job that its agents work for.
+    """
+
+    @property
+    def label(self) -> str:
+        """The id in its label."""
+        return self.set_id or self.job_id
 
     @property
     def is_live(self) -> bool:
@@ -85,6 +95,18 @@ class VmPool:
         if context.chance(context.faults.lost_at_boot):
             context.scheduler.after(context.between(0.1, 4), lambda: self._lose_at_boot(vm))
         vm.agents = vm.agents or self.make_agents(vm)
+        for agent in vm.agents:
+            agent.boot()
+
+    def hand_over(self, vm: SimVm) -> None:
+        """The agents have left the VM to those of the job that its metadata names now.
+
+        Raises ViolationError if a program of the last job still runs.
+        """
+        if any(agent.program for agent in vm.agents):
+            raise ViolationError(f"W: a program of the last job runs on {vm.observed.name}")
+        self.context.log("taken", vm.observed.name, vm.job_id)
+        vm.agents = self.make_agents(vm)
         for agent in vm.agents:
             agent.boot()
 

@@ -41,7 +41,7 @@ class ExitReporter:
             self._console.log("Task completed successfully.")
         else:
             if command:
-                self._console.log(program_exit.describe_failure(command), Stream.STDERR)
+                self._console.log(program_exit.describe_failure(command), Stream.AGENT_ERROR)
             memory = ", out of memory" if program_exit.out_of_memory else ""
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
         self.record_and_report(program_exit)

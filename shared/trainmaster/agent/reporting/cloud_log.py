@@ -55,6 +55,8 @@ SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
 
 MISSING = "trainmaster/missing_lines"
 BEHIND = "trainmaster/behind"
+WRITER = "trainmaster/writer"
+"""Of the agent's own lines: ``agent``. Readers of the program's lines leave them out."""
 
 # Errors that may end later, besides transient ones: a token, a permission or an API that is not
 # there yet.
@@ -407,12 +409,16 @@ class CloudLog:
 
     def _entry(self, line: Line, more: Mapping[str, str]) -> dict[str, object]:
         attempt, incarnation = line.incarnation_key or (0, 0)
+        is_own = line.stream in (Stream.AGENT, Stream.AGENT_ERROR)
+        # A gap is about the program's lines.
+        writer = {WRITER: "agent"} if is_own and MISSING not in more else {}
         return {
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",
             "labels": {
                 "trainmaster/attempt": str(attempt),
                 "trainmaster/incarnation": str(incarnation),
+                **writer,
                 **more,
             },
             **entry_of(line.text.decode("utf-8", "replace"), line.stream),

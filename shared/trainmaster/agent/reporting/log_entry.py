@@ -41,7 +41,12 @@ SEVERITIES = {
 # Python's logging and TensorFlow print everything to standard error. A line there that begins with
 # a level has that severity; any other line there is an error. Vertex AI treats all of standard
 # error as errors.
-SEVERITY_OF_STREAM = {Stream.AGENT: "INFO", Stream.STDOUT: "INFO", Stream.STDERR: "ERROR"}
+SEVERITY_OF_STREAM = {
+    Stream.AGENT: "INFO",
+    Stream.AGENT_ERROR: "ERROR",
+    Stream.STDOUT: "INFO",
+    Stream.STDERR: "ERROR",
+}
 _SEVERITY_OF_LETTER = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 _LEVEL = re.compile(
     r"\[?(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\]?[:\s]"  # Python's logging

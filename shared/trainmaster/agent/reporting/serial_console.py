@@ -53,6 +53,7 @@ class Stream(Enum):
     """The source of a line."""
 
     AGENT = "agent"
+    AGENT_ERROR = "agent error"
     STDOUT = "stdout"
     STDERR = "stderr"
 
@@ -73,7 +74,9 @@ class Console:
         self._sink = sink
 
     def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
-        """Write one line of the agent. With `Stream.STDERR`, the copy shows it as an error."""
+        """Write one line of the agent. With `Stream.AGENT_ERROR`, the copy shows it as an
+        error.
+        """
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         self._put(stream, line, b"[trainmaster] " + line)
 

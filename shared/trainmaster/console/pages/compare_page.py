@@ -13,8 +13,11 @@ from trainmaster.console.pages.progress_section import (
     Curves,
     Points,
     draw_curves,
+    draw_curves_over_steps,
     lines_of_jobs,
     read_curves,
+    values_over_steps,
+    values_over_time,
 )
 from trainmaster.console.pages.resources_page import time_range
 from trainmaster.console.pages.service import Console
@@ -44,12 +47,19 @@ class ComparePage:
     facts: Rows
     differences: Rows
     curves: Curves
-    """Over the time since RUNNING, as if each job had started at the beginning of 1970."""
+    """Over steps, or the time since RUNNING, as if each job had started at the beginning of 1970.
+    """
+    over_steps: bool
+    """Whether the curves are drawn over the steps of the programs, and not over time."""
+    has_steps: bool
+    """Whether a job reports steps."""
     problem: str
     """Why a job's metrics cannot be read."""
 
 
-def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
+def read_compare_page(
+    console: Console, job_ids: Sequence[str], *, over_steps: bool = False
+) -> ComparePage:
     """Return the page.
 
     Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
@@ -64,12 +74,20 @@ def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
         found = tuple(pool.map(partial(_read, console, period_s), jobs))
     by_job = {job.job_id: points for job, (_, points, _) in zip(jobs, found, strict=True)}
     times = [points[-1].at for by_name in by_job.values() for points in by_name.values()]
+    end = max(times, default=_START)
+    by_step = lines_of_jobs(by_job, values_over_steps)
+    if over_steps and by_step:
+        curves = draw_curves_over_steps(by_step, _START, end, period_s)
+    else:
+        curves = draw_curves(lines_of_jobs(by_job, values_over_time), _START, end, period_s)
     return ComparePage(
-        jobs,
-        side_by_side([column for column, _, _ in found]),
-        spec_differences(jobs),
-        draw_curves(lines_of_jobs(by_job), _START, max(times, default=_START), period_s),
-        " ".join(dict.fromkeys(problem for _, _, problem in found if problem)),
+        jobs=jobs,
+        facts=side_by_side([column for column, _, _ in found]),
+        differences=spec_differences(jobs),
+        curves=curves,
+        over_steps=curves.steps is not None,
+        has_steps=bool(by_step),
+        problem=" ".join(dict.fromkeys(problem for _, _, problem in found if problem)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -25,7 +25,7 @@ from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_jobs
-from trainmaster.presentation.program_words import program_words
+from trainmaster.presentation.program_words import folder_words, program_words
 from trainmaster.presentation.progress import Progress, final_progress_jobs, read_progress_jobs
 from trainmaster.presentation.quiet import Quiet, read_quiet_jobs
 from trainmaster.presentation.utilization import read_gpu_use_jobs, share_words
@@ -43,12 +43,15 @@ class JobRow:
     """Of a tuning job or a trial; empty for an ordinary job."""
     program: str
     """What it runs."""
+    folder: str
+    """The folder and commit that the program was packed from; empty: none is known."""
     owner: Owner
     waited: str
     """Time from creation to RUNNING, or until now."""
     ran: str
     """Time from RUNNING to the end, or until now; empty before."""
-    machines: str
+    machines: tuple[str, ...]
+    """Those of each role, without their GPUs."""
     gpus: str
     """The GPUs of all its machines; empty: it has none."""
     gpu_use: str
@@ -123,16 +126,17 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
         cost = cost_of(job, now, prices)
         return JobRow(
             job=job,
-            kind=job_kind(job) if job.tuning or job.trial_of else "",
+            kind="tuning" if job.tuning else job_kind(job) if job.trial_of else "",
             program=program_words(job),
+            folder=folder_words(job),
             owner=owner(job),
             waited=duration_words(max(waited, timedelta())),
             ran=duration_words(running) if running is not None else "",
-            machines=machine_words(job.placed.plan, with_gpus=False),
+            machines=tuple(machine_groups(job.placed.plan)),
             gpus=gpu_words(job.placed.plan),
             gpu_use=share_words(use) if use is not None else "",
-            share=progress.share if progress else None,
-            progress=progress.short_words() if progress else "",
+            share=progress.share if progress else _share_of_trials(job),
+            progress=progress.short_words() if progress else _trial_words(job),
             situation=situation(job, wait_of_job(job, read_queue, console.limits)),
             cost=money_words(cost, currency_of(prices)) if cost is not None else "",
             failing=failing.get(job.job_id),
@@ -186,11 +190,26 @@ def situation(job: Job, wait: Wait | None) -> str:
     return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
 
 
-def machine_words(plan: Plan, *, with_gpus: bool = True) -> str:
+def _share_of_trials(job: Job) -> float | None:
+    return job.tuning.ended / job.tuning.max_trials if job.tuning else None
+
+
+def _trial_words(job: Job) -> str:
+    return f"{job.tuning.ended} of {job.tuning.max_trials} trials" if job.tuning else ""
+
+
+def machine_words(plan: Plan) -> str:
     """Return `1 x n1-standard-8 (chief), 4 x n1-standard-4 with 1 x nvidia-tesla-t4 (worker)`."""
     return ", ".join(
-        f"{_group_words(group, with_gpus=with_gpus)} ({group.task_type})" for group in plan.groups
+        f"{_group_words(group, with_gpus=True)} ({group.task_type})" for group in plan.groups
     )
+
+
+def machine_groups(plan: Plan) -> Iterator[str]:
+    """Yield `4 x n1-standard-4 (worker)` for each role; without the role if there is only one."""
+    for group in plan.groups:
+        role = f" ({group.task_type})" if len(plan.groups) > 1 else ""
+        yield f"{_group_words(group, with_gpus=False)}{role}"
 
 
 def _group_words(group: TaskGroup, *, with_gpus: bool) -> str:

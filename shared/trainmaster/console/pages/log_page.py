@@ -28,12 +28,13 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import SERVICE, task_base
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.presentation.log_reader import JOB, TASK, TRIAL, LogLine
+from trainmaster.presentation.log_reader import JOB, PROGRAM_ONLY, TASK, TRIAL, LogLine
 from trainmaster.presentation.printable import printable
 
 SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 EXPLORER: Final = "https://console.cloud.google.com/logs/query"
-FILTERS: Final = ("task", "severity", "text", "before", "around", "start", "follow", "gap")
+FILTERS: Final = ("task", "severity", "text", "lines", "before", "around", "start", "follow", "gap")
+PROGRAM: Final = "program"
 POSITIONS: Final = ("before", "around", "start", "follow", "gap")
 TASKS_MAX: Final = 200
 """Replicas that the page suggests.
@@ -54,6 +55,8 @@ class LogFilters:
     """Lowest severity; empty: all."""
     text: str = ""
     """Text that a line contains."""
+    lines: str = ""
+    """`PROGRAM`: only what the program printed; empty: also the lines of agent and service."""
     before: str = ""
     """Lines before this position: a time (RFC 3339), or `TIME/INSERT_ID`.
 
@@ -82,7 +85,7 @@ class LogFilters:
     @property
     def is_set(self) -> bool:
         """Whether the page leaves lines out, or is not at the end of the log."""
-        return bool(self.task or self.severity or self.text or not self.is_newest)
+        return bool(self.task or self.severity or self.text or self.lines or not self.is_newest)
 
     @property
     def is_newest(self) -> bool:
@@ -148,6 +151,8 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
         raise PermanentError(f"severity: must be one of {', '.join(SEVERITIES)}")
     if filters.task and not _TASK.fullmatch(filters.task):
         raise PermanentError("task: must be a task name, such as worker-replica-0 or service")
+    if filters.lines not in ("", PROGRAM):
+        raise PermanentError(f"lines: must be {PROGRAM}, or be left out")
     for name in POSITIONS:
         value = getattr(filters, name)
         if value:
@@ -248,6 +253,8 @@ def log_query(job: Job, filters: LogFilters) -> str:
         parts.append(f'{TASK}="{filters.task}"')
     if filters.severity:
         parts.append(f"severity>={filters.severity}")
+    if filters.lines:
+        parts.append(PROGRAM_ONLY)
     if filters.text:
         text = json.dumps(filters.text, ensure_ascii=False)
         parts.append(f"(jsonPayload.message:{text} OR textPayload:{text})")

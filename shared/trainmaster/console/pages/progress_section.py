@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from trainmaster.console.chart_axis import At, Axis, StepAxis, TimeAxis
 from trainmaster.console.incarnation_bands import DrawnBand
 from trainmaster.console.metric_chart import DrawnChart, Line, Scale, draw_chart
 from trainmaster.console.pages.resources_page import read_bands, time_range
@@ -39,19 +40,23 @@ _DATA_SET: Final = re.compile(
 Points = Mapping[str, Sequence[Point]]
 """Name of a series, such as `step` or `metric/loss` → its points, the oldest first, at least one.
 """
-Lines = Mapping[str, Sequence[Line]]
+Lines = Mapping[str, Sequence[Line[At]]]
 """Name of a chart → its lines."""
+Values = Mapping[str, Mapping[At, float]]
+"""Name of a series → its values by their positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Charts with one axis of time."""
+    """Charts with one axis: of time, or of the steps of the program."""
 
     charts: tuple[DrawnChart, ...]
     start: datetime
     end: datetime
     period_s: int
     """Length of the periods whose means are drawn."""
+    steps: tuple[int, int] | None = None
+    """The first and the last step, if the axis has steps."""
     bands: tuple[DrawnBand, ...] = ()
     """Interruptions of any replica."""
 
@@ -68,9 +73,13 @@ class ProgressSection:
     problem: str = ""
     """Why progress cannot be read."""
     curves: Curves | None = None
+    has_steps: bool = False
+    """Whether the program reports steps, so that its metrics can be drawn over them."""
 
 
-def read_progress_section(console: Console, job: Job) -> ProgressSection:
+def read_progress_section(
+    console: Console, job: Job, *, over_steps: bool = False
+) -> ProgressSection:
     """Return the section, by three calls of Cloud Monitoring, whose answers the console keeps for a
     minute.
 
@@ -86,14 +95,20 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
         points = read_curves(console.metrics, job, start, end, period_s)
     except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
-    lines = lines_of_job(points)
-    bands = read_bands(console, job, None, start, end) if lines else ()
-    curves = draw_curves(lines, start, end, period_s, bands) if lines else None
+    by_step = values_over_steps(points)
+    curves = None
+    if over_steps and by_step:
+        curves = draw_curves_over_steps(lines_of_job(by_step), start, end, period_s)
+    elif points:
+        lines = lines_of_job(values_over_time(points))
+        bands = read_bands(console, job, None, start, end) if lines else ()
+        curves = draw_curves(lines, start, end, period_s, bands) if lines else None
     return ProgressSection(
         progress,
         progress.words(console.now) if progress else "",
         quiet.words(console.now) if quiet else "",
         curves=curves,
+        has_steps=bool(by_step),
     )
 
 
@@ -107,48 +122,98 @@ def read_curves(
     return points_by_name(reader.read(query))
 
 
-def lines_of_job(points: Points) -> Lines:
-    """Return the lines of one job. Those of one metric on several sets of data share a chart."""
-    names = _names([points])
-    charts = {name: _DATA_SET.sub(METRIC, name) for name in names}
-    sizes = Counter(charts.values())
-    lines: dict[str, list[Line]] = defaultdict(list)
-    for name, chart in charts.items():
-        lines[chart if sizes[chart] > 1 else name].append(_line(_title(name), points[name]))
-    return lines
+def values_over_time(points: Points, names: Sequence[str] = ()) -> dict[str, dict[datetime, float]]:
+    """Return the values of the series that are drawn, in their order.
 
-
-def lines_of_jobs(by_job: Mapping[str, Points]) -> Lines:
-    """Return a chart for each series, with a line for each job that has it."""
+    `names`: the series; empty: those that are drawn of one job. A series has one line through all
+    incarnations, from the source that has the latest point: units may differ.
+    """
     return {
-        name: [_line(job_id, points[name]) for job_id, points in by_job.items() if name in points]
-        for name in _names(by_job.values())
+        name: {point.at: point.value for point in _of_one_source(points[name])}
+        for name in names or _names([points])
+        if name in points
     }
 
 
+def values_over_steps(points: Points, names: Sequence[str] = ()) -> dict[str, dict[int, float]]:
+    """Return the values of the program's metrics by the step that was reported in the same period.
+
+    Of a step that was repeated after a restart, the last value counts. Empty if no step is known.
+    """
+    steps = {(point.at, point.incarnation): round(point.value) for point in points.get("step", ())}
+    values = {
+        name: {
+            steps[point.at, point.incarnation]: point.value
+            for point in _of_one_source(points[name])
+            if (point.at, point.incarnation) in steps
+        }
+        for name in names or _names([points])
+        if name in points and name not in POSITIONS
+    }
+    return {name: by_step for name, by_step in values.items() if by_step}
+
+
+def lines_of_job(values: Values[At]) -> Lines[At]:
+    """Return the lines of one job. Those of one metric on several sets of data share a chart."""
+    charts = {name: _DATA_SET.sub(METRIC, name) for name in values}
+    sizes = Counter(charts.values())
+    lines: dict[str, list[Line[At]]] = defaultdict(list)
+    for name, chart in charts.items():
+        line = Line(_title(name), values[name], {}, {})
+        lines[chart if sizes[chart] > 1 else name].append(line)
+    return lines
+
+
+def lines_of_jobs(
+    by_job: Mapping[str, Points],
+    values_of: Callable[[Points, Sequence[str]], Mapping[str, Mapping[At, float]]],
+) -> Lines[At]:
+    """Return a chart for each series, with a line for each job that has it.
+
+    `by_job`: job id → its points. `values_of`: `values_over_time` or `values_over_steps`.
+    """
+    names = _names(by_job.values())
+    values = {job_id: values_of(points, names) for job_id, points in by_job.items()}
+    lines = {
+        name: [
+            Line(job_id, found[name], {}, {}) for job_id, found in values.items() if name in found
+        ]
+        for name in names
+    }
+    return {name: shown for name, shown in lines.items() if shown}
+
+
 def draw_curves(
-    lines: Lines, start: datetime, end: datetime, period_s: int, bands: tuple[DrawnBand, ...] = ()
+    lines: Lines[datetime],
+    start: datetime,
+    end: datetime,
+    period_s: int,
+    bands: tuple[DrawnBand, ...] = (),
 ) -> Curves:
-    """Return the charts in the order of `lines`."""
-    charts = (
-        draw_chart(
-            _title(name), shown, start, end, period_s, POSITIONS.get(name, ("", Scale.NUMBER))[1]
-        )
+    """Return the charts over time, in the order of `lines`."""
+    charts = _draw(lines, TimeAxis(start, end, period_s))
+    return Curves(charts, start, end, period_s, bands=bands)
+
+
+def draw_curves_over_steps(
+    lines: Lines[int], start: datetime, end: datetime, period_s: int
+) -> Curves:
+    """Return the charts over the steps of the program, in the order of `lines`."""
+    steps = [step for shown in lines.values() for line in shown for step in line.mean]
+    first, last = min(steps, default=0), max(steps, default=0)
+    charts = _draw(lines, StepAxis(first, last))
+    return Curves(charts, start, end, period_s, steps=(first, last))
+
+
+def _draw(lines: Lines[At], axis: Axis[At]) -> tuple[DrawnChart, ...]:
+    return tuple(
+        draw_chart(_title(name), shown, axis, POSITIONS.get(name, ("", Scale.NUMBER))[1])
         for name, shown in lines.items()
     )
-    return Curves(tuple(charts), start, end, period_s, bands)
 
 
-def _line(name: str, points: Sequence[Point]) -> Line:
-    """Return one line through all incarnations, from the source that has the latest point: units
-    may differ.
-    """
-    return Line(
-        name,
-        {point.at: point.value for point in points if point.source == points[-1].source},
-        {},
-        {},
-    )
+def _of_one_source(points: Sequence[Point]) -> list[Point]:
+    return [point for point in points if point.source == points[-1].source]
 
 
 def _title(name: str) -> str:

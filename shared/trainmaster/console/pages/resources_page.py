@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from trainmaster.console.chart_axis import TimeAxis
 from trainmaster.console.incarnation_bands import (
     DrawnBand,
     draw_bands,
@@ -192,7 +193,8 @@ def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
         if lines:
             name = NAMES[metric]
             scale = _scale(metric)
-            charts.append(draw_chart(name, lines, query.start, query.end, query.period_s, scale))
+            axis = TimeAxis(query.start, query.end, query.period_s)
+            charts.append(draw_chart(name, lines, axis, scale))
     return tuple(charts)
 
 
@@ -211,7 +213,7 @@ def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQue
     return replace(template, metric=metric, reducer=reducer, group_by=(label,))
 
 
-def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
+def _lines(query: MetricQuery, answers: Answers) -> list[Line[datetime]]:
     (label,) = query.group_by
     by_reducer: dict[Reducer, dict[str, dict[datetime, float]]] = {
         reducer: _values(answers.get(replace(query, reducer=reducer), ()), label)

@@ -18,6 +18,8 @@ class View:
     """A lane for each replica, also above `timeline.LANES_MAX`."""
     with_whole_table: bool = False
     """A row for each replica in the table, also above `timeline.LANES_MAX`."""
+    over_steps: bool = False
+    """Draw the program's metrics over its steps, and not over time."""
     with_gaps: bool = False
     """Draw stretches without a change in full length."""
     start: str = ""
@@ -34,6 +36,7 @@ class View:
             "replicas": "1" if view.with_all_replicas else "",
             "table": "1" if view.with_whole_table else "",
             "gaps": "1" if view.with_gaps else "",
+            "x": "step" if view.over_steps else "",
             "from": view.start,
             "to": view.end,
         }

@@ -7,20 +7,25 @@ const HEIGHT = 146;
 const SVG = "http://www.w3.org/2000/svg";
 
 let charts = [];
-let times = []; // of all charts, in milliseconds, in order
+let times = []; // of all charts, in milliseconds, in order; or steps
 let cursorAt = null;
+
+function positionOf(element) { // a time or a step
+  return element.matches("data") ? Number(element.value) : Date.parse(element.dateTime);
+}
 
 function readChart(section) {
   const svg = section.querySelector("svg.metric");
+  const hasSteps = svg.dataset.axis === "step";
   const rows = new Map();
   for (const row of section.querySelectorAll("tbody tr")) {
     const cells = [...row.querySelectorAll("td")].map((cell) => cell.textContent);
-    rows.set(Date.parse(row.querySelector("time").dateTime), cells);
+    rows.set(positionOf(row.querySelector("time, data")), cells);
   }
-  const [start, end] = [Date.parse(svg.dataset.start), Date.parse(svg.dataset.end)];
+  const [start, end] = [svg.dataset.start, svg.dataset.end].map(hasSteps ? Number : Date.parse);
   const name = section.querySelector("h2, h3").textContent;
   const keys = [...section.querySelectorAll(".value")];
-  return { svg, rows, start, end, name, keys };
+  return { svg, rows, start, end, name, keys, hasSteps };
 }
 
 function readCharts() {
@@ -33,13 +38,15 @@ function nearest(at) {
   return times.reduce((best, time) => (Math.abs(time - at) < Math.abs(best - at) ? time : best), times[0]);
 }
 
-function timeWords(at) { // a time of the first years is one since the start of a job
+function positionWords(at) { // a time of the first years is one since the start of a job
+  if (charts[0].hasSteps) return `step ${at.toLocaleString("en")}`;
   const days = Math.floor(at / 86400000);
   return (days > 0 && days < 3650 ? `${days} d ` : "") + new Date(at).toISOString().slice(11, 19);
 }
 
 function draw(chart) {
-  const x = LEFT + (RIGHT - LEFT) * Math.min(Math.max((cursorAt - chart.start) / (chart.end - chart.start), 0), 1);
+  const share = (cursorAt - chart.start) / ((chart.end - chart.start) || 1);
+  const x = LEFT + (RIGHT - LEFT) * Math.min(Math.max(share, 0), 1);
   const group = document.createElementNS(SVG, "g");
   const line = document.createElementNS(SVG, "line");
   const label = document.createElementNS(SVG, "text");
@@ -48,7 +55,7 @@ function draw(chart) {
   label.setAttribute("x", x > RIGHT - 70 ? x - 4 : x + 4);
   label.setAttribute("y", 20);
   if (x > RIGHT - 70) label.setAttribute("text-anchor", "end");
-  label.textContent = timeWords(cursorAt);
+  label.textContent = positionWords(cursorAt);
   group.append(line, label);
   chart.svg.append(group);
 }
@@ -81,7 +88,7 @@ function onPointer(event) {
 function announce(section) {
   const chart = charts.find((candidate) => section.contains(candidate.svg));
   const values = chart.keys.map((key) => `${key.dataset.name} ${key.textContent}`);
-  document.getElementById("announcer").textContent = `${timeWords(cursorAt)}: ${chart.name}: ${values.join(", ")}`;
+  document.getElementById("announcer").textContent = `${positionWords(cursorAt)}: ${chart.name}: ${values.join(", ")}`;
 }
 
 function onCursorKey(event) {

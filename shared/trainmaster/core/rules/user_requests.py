@@ -18,10 +18,10 @@ from trainmaster.core.events import (
     DeleteRequested,
     LabelsChanged,
 )
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.money import ZERO
-from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages

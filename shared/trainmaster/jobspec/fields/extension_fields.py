@@ -7,10 +7,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.money import ZERO, Money
-from trainmaster.core.model.plan import Cap, Elastic, Plan
+from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.jobspec.fields.google_resources import PROJECT

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from tests.support.jobs import a_job, a_plan, change_plan
+from trainmaster.core.model.cap import Cap, Rate
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.money import Money, at_most, read_money
-from trainmaster.core.model.plan import Cap, Rate
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.timeouts import COST_RESERVE_S
 from trainmaster.gcp.firestore import documents

@@ -12,9 +12,10 @@ import pytest
 
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.money import read_money
-from trainmaster.core.model.plan import Cap, TaskGroup, Tpu
+from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
