@@ -1,5 +1,8 @@
 """How fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST] END]`.
 
+*Weather* is which zone has room for how many machines at what time; a *climate* says how scarce it
+is. Each of the following *arms* searches in the same weather:
+
     oracle           takes the first candidate that has room
     Trainmaster      the rules of the product, with Google's advice; also without it, and with the
                      opposite of it
@@ -22,7 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from math import exp, log
+from math import ceil, exp, log, nan
 from statistics import fmean
 from typing import Final
 
@@ -135,6 +138,7 @@ def anywhere(seed: int) -> Market:
         for group, zone, base, share in found
     ]
     ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
+    # Candidate n is option n // 9 in zone n % 9: `where.zones` has all zones for each option.
     candidates = tuple(Candidate(number // len(ZONES), rank) for number, rank in enumerate(ranks))
     options = tuple(Option((group,)) for group in GROUPS)
     plan = one_region().plan
@@ -153,10 +157,10 @@ class Search:
     weather: Weather
     market: Market
     opinion: Callable[[float], float] | None = float
-    """Makes advice of what Google says; None: there is no advice."""
+    """Makes advice of what Google says, by default the same number; None: there is no advice."""
     now_s: float = 0.0
-    price: float = 1.0
-    """Of what was found, over the cheapest that had room."""
+    price: float | None = None
+    """Of what was found, over the cheapest that had room; None: nothing was found."""
     _failed: dict[int, float] = field(default_factory=dict)
     """When the job's own request failed last, by candidate."""
 
@@ -191,7 +195,7 @@ class Search:
             group.machine_type,
             spot=group.purchase.price.is_preemptible,
         )
-        self.now_s += 1.0 if rng.random() < 0.2 else min(rng.lognormvariate(log(8), 0.8), 120.0)  # noqa: PLR2004
+        self.now_s += _refusal_s(rng)
         self._failed[number] = self.now_s
         return named
 
@@ -203,10 +207,9 @@ class Search:
         """Return what all jobs have found, the latest of each candidate."""
         found = []
         for number, (zone, group) in enumerate(self.market.pools):
-            visit_s = (self.now_s - self._offsets[number]) // VISIT_S * VISIT_S + self._offsets[
-                number
-            ]
+            visit_s = self._last_visit_s(number)
             own_s = self._failed.get(number, visit_s)
+            # Other jobs ask for one machine, and not for a gang.
             is_created = own_s <= visit_s and self.room(number, visit_s) > 0
             found.append(
                 Outcome(
@@ -218,27 +221,41 @@ class Search:
             )
         return found
 
+    def _last_visit_s(self, number: int) -> float:
+        """Return when another job last requested this candidate: each is visited every `VISIT_S`
+        seconds.
+        """
+        offset_s = self._offsets[number]
+        return (self.now_s - offset_s) // VISIT_S * VISIT_S + offset_s
+
     def advice(self) -> dict[tuple[str, str], float]:
         """Return what Google says, as all jobs that ask within ten minutes get it."""
         asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
         said = self.weather.advice
         opinion = self.opinion
-        pools = [
-            (zone, group)
-            for zone, group in self.market.pools
-            if opinion and group.purchase.price.has_advice
-        ]
+        if opinion is None:
+            return {}
         return {
             (zone, machine_kind(group, group.purchase.price)): opinion(
                 said(zone, GANG, asked_s, group.machine_type)
             )
-            for zone, group in pools
-            if opinion
+            for zone, group in self.market.pools
+            if group.purchase.price.has_advice
         }
 
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
+
+
+def _refusal_s(rng: random.Random) -> float:
+    """Return the time that a request takes until Google refuses it, in seconds.
+
+    One of five is refused at once; the others take eight seconds in the median, and two minutes at
+    most. These are assumptions: Google documents no such times.
+    """
+    is_refused_at_once = rng.random() < 0.2  # noqa: PLR2004 - above
+    return 1.0 if is_refused_at_once else min(rng.lognormvariate(log(8), 0.8), 120.0)
 
 
 def oracle_s(search: Search) -> float:
@@ -272,7 +289,8 @@ def trainmaster(search: Search) -> None:
         job = state.job
         if is_too_early(job, at(search.now_s)) and job.placement.next_at:
             due_s = (job.placement.next_at - START).total_seconds()
-            search.now_s = max(search.now_s, -(-due_s // SWEEP_S) * SWEEP_S)
+            # Only the next sweep acts on the time.
+            search.now_s = max(search.now_s, ceil(due_s / SWEEP_S) * SWEEP_S)
         named = search.request(job.placement.zone_index)
         if named is None:
             return
@@ -310,10 +328,12 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
 
 
 def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:
-    """Return per arm the geometric means of its time over the oracle's and of its price over the
-    cheapest with room.
+    """Return per arm the geometric means of its time over the oracle's, and of its price over the
+    cheapest with room, where it found anything.
+
+    The oracle searches in all regions, also beside the arm that has only one.
     """
-    found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
+    found: dict[str, list[tuple[float, float | None]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
         weather = Weather(seed, climate)
         market = anywhere(seed)
@@ -321,15 +341,19 @@ def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float,
         for arm, (search_in, opinion) in ARMS.items():
             search = Search(weather, one_region() if arm == "one region" else market, opinion)
             search_in(search)
-            found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
+            log_price = None if search.price is None else log(search.price)
+            found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log_price))
     return {arm: _geometric_means(logs) for arm, logs in found.items()}
 
 
-def _geometric_means(logs: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the means of the times and prices whose logarithms these are."""
+def _geometric_means(logs: list[tuple[float, float | None]]) -> tuple[float, float]:
+    """Return the means of the times and prices whose logarithms these are.
+
+    The price is NaN if nothing was found in any weather.
+    """
     times = fmean(log_time for log_time, _ in logs)
-    prices = fmean(log_price for _, log_price in logs)
-    return exp(times), exp(prices)
+    log_prices = [log_price for _, log_price in logs if log_price is not None]
+    return exp(times), exp(fmean(log_prices)) if log_prices else nan
 
 
 def main() -> None:

@@ -32,6 +32,9 @@ from bench.report import Row
 
 SYSTEMS: Final = (Trainmaster, Torchrun, FtLauncher, DLRover, Ray, Metaflow, Dbos, Dstack, SkyPilot)
 Measures = Mapping[str, tuple[Measure, str]]
+"""Name for `--only` → a measure, which yields values by the names of their rows, and the row that
+gets the reason if it fails.
+"""
 
 
 class Comparison:
@@ -48,13 +51,12 @@ class Comparison:
         """
         for name, (measure, row) in measures.items():
             if name in self._selected:
-                with ThreadPoolExecutor(max(threads, 1)) as pool:  # no system may have started
+                with ThreadPoolExecutor(max(threads, 1)) as pool:  # all may have failed to start
                     list(pool.map(partial(self._measure, name, measure, row), systems))
 
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
-        if time.monotonic() > self.deadline or (
-            row in self.rows and system.name in self.rows[row].reasons
-        ):
+        has_failed = row in self.rows and system.name in self.rows[row].reasons
+        if time.monotonic() > self.deadline or has_failed:
             return  # what did not happen once is not awaited again
         run = Run(system.folder / f"{next(self._numbers)}.jsonl", system.ranks)
         try:
@@ -62,17 +64,21 @@ class Comparison:
                 for found, value in values.items():
                     self.add(found, system, value)
         except Exception as reason:  # noqa: BLE001 - a failed measurement must not lose the others
-            self.row(row).reasons[system.name] = words(reason)
+            self.row_to_fill(row).reasons[system.name] = words(reason)
             print(f"{row}: {system.name}: {reason!r}", flush=True)
         finally:
             system.end(run)
 
     def add(self, name: str, system: System, value: float) -> None:
-        row = self.row(name)
+        row = self.row_to_fill(name)
         row.values.setdefault(system.name, []).append(round(value, 3))
         print(f"{name}: {system.name}: {value:.2f} {row.unit} (load {row.loads[-1]})", flush=True)
 
-    def row(self, name: str) -> Row:
+    def row_to_fill(self, name: str) -> Row:
+        """Return the row, new or not, with the machine's load of this moment.
+
+        The unit is the first word after the colon, if it is one: "program: lines".
+        """
         word = name.rpartition(": ")[2].partition(" ")[0]
         row = self.rows.setdefault(name, Row(name, word if word in measures.UNITS else "s"))
         row.loads.append(round(os.getloadavg()[0], 1))
@@ -94,7 +100,7 @@ def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> N
     comparison.measure(measures.AT_ONCE, systems, len(systems))
     for _ in range(rounds):
         comparison.measure(measures.IN_TURN, systems, 1)
-    comparison.deadline = float("inf")
+    comparison.deadline = float("inf")  # these are measured once, and need a minute each
     comparison.measure(measures.AT_LAST, systems, len(systems))
 
 

@@ -73,9 +73,14 @@ class Shell:
             text=True,
             start_new_session=True,
         )
-        if until:
-            return _interrupt(process, until)
-        output, _ = process.communicate(timeout=COMMAND_MAX_S)
+        with process:
+            try:
+                if until:
+                    return _interrupt(process, until)
+                output, _ = process.communicate(timeout=COMMAND_MAX_S)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
         assert process.returncode == 0, f"{command}: status {process.returncode}\n{output}"
         folder, _, variables = after.read_text(encoding="utf-8").partition("\n")
         self.folder = Path(folder)
@@ -109,13 +114,12 @@ def _without_numbers(text: str) -> str:
 def _interrupt(process: subprocess.Popen[str], until: str) -> str:
     """Send Ctrl-C once the text is printed, and return all that was printed."""
     lines: list[str] = []
-    with process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if until in line and process.poll() is None:
-                os.killpg(process.pid, signal.SIGINT)
-                break
-        lines += process.stdout.read().splitlines(keepends=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if until in line and process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    lines += process.stdout.read().splitlines(keepends=True)
     assert any(until in line for line in lines), "".join(lines)
     return "".join(lines)

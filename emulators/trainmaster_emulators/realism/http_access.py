@@ -120,8 +120,10 @@ _ADDRESS: Final = "/emulator/v1/address"
 
 
 def grants_of(account: str, infra: Path) -> frozenset[Access]:
-    """Return what infra/ grants to an account without a condition, or with that on the names of
-    VMs.
+    """Return what infra/ grants to an account.
+
+    Grants with a condition count only if the condition is on the names of VMs: what these calls are
+    about always has such a name, so it is not compared.
     """
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
     roles = ROLES | custom_roles((infra / compute_access.ROLES_FILE).read_text(encoding="utf-8"))
@@ -153,7 +155,7 @@ def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Ap
 
 
 def _accounts_of_nodes(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the service accounts of the TPU nodes that a call creates."""
+    """Yield the service accounts that TPU nodes in the call's body have."""
     nodes = [body]
     queued = body.get("tpu")
     if isinstance(queued, dict):

@@ -11,7 +11,10 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.state import StackError, StackState
 
 FAULTS_PATH: Final = "/emulator/v1/faults"
-"""The faults of the whole project; see `trainmaster_emulators.machines.injected_faults`."""
+"""The faults of the whole project, such as `{"stockout_zones": ["us-central1-a"]}`.
+
+GET returns them, and POST replaces them all. docs/interfaces.md lists their names.
+"""
 TIMEOUT_S: Final = 30.0
 
 
@@ -29,13 +32,15 @@ class FaultClient:
         self._host = state.endpoints.compute
 
     def preempt(self, vm: str, notice_s: float | None = None) -> None:
+        """Take a Spot VM away, after the notice that its agent can read in the metadata."""
         self._vm(vm, "preempt", notice_s)
 
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
+        """Begin maintenance: the VM ends after the notice."""
         self._vm(vm, "maintenance", notice_s)
 
     def upcoming_maintenance(self, vm: str, notice_s: float | None = None) -> None:
-        """Announce maintenance to a VM with GPUs.
+        """Announce maintenance to a VM with GPUs, which Google does long before its notice.
 
         It begins after `notice_s` seconds; None: after an hour.
         """
@@ -68,6 +73,7 @@ class FaultClient:
         return self._call("POST", FAULTS_PATH, {**self.current(), **faults}, "faults")
 
     def clear(self) -> None:
+        """Remove all faults: POST replaces them by none."""
         self._call("POST", FAULTS_PATH, {}, "faults")
 
     def _vm(self, vm: str, fault: str, notice_s: float | None) -> None:

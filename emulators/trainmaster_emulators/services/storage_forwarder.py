@@ -1,5 +1,8 @@
 """Forward decrypted requests of the googleapis proxy to fake-gcs-server.
 
+The proxy has two layers. The outer one (`googleapis_proxy`) answers CONNECT and ends TLS; the inner
+one is here.
+
 This module corrects these differences between fake-gcs-server and Cloud Storage (each has a test):
 
 - The `Location` of a resumable upload contains fake-gcs-server's address. This module replaces it
@@ -13,8 +16,8 @@ This module corrects these differences between fake-gcs-server and Cloud Storage
   directory. This module returns the bucket itself: it has all fields of the layout except
   `hierarchicalNamespace`, whose absence means false.
 
-Not corrected: with `-backend filesystem`, the object `d/` that `makedirs` writes is not listed, so
-`isdir` returns false until the directory contains a file.
+Not corrected: with `-backend filesystem`, the object `d/` that TensorFlow's `makedirs` writes is
+not listed, so its `isdir` returns false until the directory contains a file.
 """
 
 from __future__ import annotations
@@ -150,11 +153,12 @@ class StorageHandler(ForwardingHandler):
         except ValueError as error:
             self.send_google_error(400, f"malformed request body: {error}")
             return
+        # Uploads to a bucket that does not exist name it themselves.
         is_missing = response.status == http.HTTPStatus.NOT_FOUND
         if is_missing and self.command in {"GET", "HEAD"}:
             bucket = find_bucket(host, self.path)
             if bucket and not self._has_bucket(bucket):
-                response.read()
+                response.read()  # so that the connection can be used for the next request
                 self.send_google_error(404, missing_bucket_text(bucket))
                 return
         self._send_back(response, host)
@@ -228,6 +232,7 @@ class StorageHandler(ForwardingHandler):
         elif not bodiless and response.length is None:
             self.close_connection = True
         self.end_headers()
+        # `read1` returns what has arrived: a client that follows a stream must not wait.
         read = response.read1 if response.chunked else response.read
         while piece := read(CHUNK_BYTES):  # empty at the end
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)

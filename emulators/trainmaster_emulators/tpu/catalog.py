@@ -77,17 +77,19 @@ def zones() -> list[str]:
 
 
 def check_zone(zone: str) -> None:
+    """Raise StatusError unless Cloud TPU is in the zone."""
     if zone not in zones():
         raise no_such_location(zone)
 
 
 def slices(zone: str) -> Iterator[Slice]:
+    """Yield the slices that the zone has. Raises StatusError for an unknown zone."""
     check_zone(zone)
     for kind, name in _GENERATIONS.items():
         table = GENERATIONS[name]
-        for number in table.topologies:
-            if zone in zones_of(table.type_name(number)):
-                yield _slice(kind, table, number)
+        for size in table.topologies:
+            if zone in zones_of(table.type_name(size)):
+                yield _slice(kind, table, size)
 
 
 def resolve_slice(body: Json, zone: str) -> Slice:
@@ -105,6 +107,7 @@ def resolve_slice(body: Json, zone: str) -> Slice:
 
 
 def check_runtime(version: Any) -> str:
+    """Return the version of a request. Raises StatusError if it is missing or unknown."""
     if not version:
         raise bad_request("The runtime version must be specified.")
     if version not in RUNTIME_VERSIONS:
@@ -117,14 +120,14 @@ def _by_topology(config: Json, zone: str) -> Slice:
     kind = _API_TYPES.get(type_, "") if isinstance(type_, int) else str(type_)
     topology = str(config.get("topology") or "")
     table = GENERATIONS.get(_GENERATIONS.get(kind, ""))
-    number = table.size_of(topology) if table else None
-    if table is None or number is None or zone not in zones_of(table.type_name(number)):
+    size = table.size_of(topology) if table else None
+    if table is None or size is None or zone not in zones_of(table.type_name(size)):
         raise no_such_type(f"{kind} {topology}", zone)
-    standard = _slice(kind, table, number)
+    standard = _slice(kind, table, size)
+    # The requested topology may be another one of the same size.
     return Slice(standard.type, kind, topology, standard.hosts)
 
 
-def _slice(kind: str, table: Generation, number: int) -> Slice:
-    return Slice(
-        table.type_name(number), kind, table.topologies.get(number, ""), table.hosts(number)
-    )
+def _slice(kind: str, table: Generation, size: int) -> Slice:
+    """Return the slice of this size: cores or chips, as the names of the generation count."""
+    return Slice(table.type_name(size), kind, table.topologies.get(size, ""), table.hosts(size))

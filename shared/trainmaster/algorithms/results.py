@@ -6,7 +6,9 @@
     experiment/         checkpoints, TensorBoard's summaries
     metrics.json        the metrics at the end
 
-Source of the folders: the service's pages. metrics.json is ours.
+Source of the folders: AI Platform Training's pages on its built-in algorithms, "the service" below.
+metrics.json is ours. Imports are relative, because these modules are also a package of their own,
+which is installed beside the user's program.
 """
 
 from __future__ import annotations
@@ -58,10 +60,9 @@ def report_metrics(metrics: Metrics, step: int) -> None:
         "trial": os.environ.get("CLOUD_ML_TRIAL_ID", "0"),
     }
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    kept = lines[-(RECORDS_MAX - 1) :]
     scratch = file.with_name(f".{file.name}.part")
-    scratch.write_text(
-        "\n".join([*lines[1 - RECORDS_MAX :], json.dumps(record)]) + "\n", encoding="utf-8"
-    )
+    scratch.write_text("\n".join([*kept, json.dumps(record)]) + "\n", encoding="utf-8")
     scratch.replace(file)
 
 
@@ -78,7 +79,8 @@ def write_processed_data(
 ) -> None:
     """Write the tables that the model is trained on, as CSV files with the target first.
 
-    `tables`: encoded ones.
+    `tables`: by part, if the model is trained on other tables than the prepared ones: XGBoost's
+    have its encoding.
     """
     for name in PARTS:
         table = tables[name] if tables else _with_classes(prepared.tables[name], prepared.metadata)

@@ -1,4 +1,4 @@
-"""Cached answers of the project's IAM, so that not every request of a client causes a query.
+"""Cached answers of Google's IAM, so that not every request of a client causes a query.
 
 Permissions are kept for a minute, and only granted ones: a new permission works at once, and a
 revoked one for at most a minute longer. A token that Google does not know is remembered for some

@@ -66,9 +66,11 @@ def credentials() -> Any:
 
 
 def caller_token(project: str) -> str:
-    """Return the access token of the user of the command line, as gcloud finds it.
+    """Return the access token of the user of the command line.
 
-    Raises google.auth's errors.
+    It is that of the application default credentials, or what the file in `TOKEN_FILE` contains.
+    Its requests count in the quota of `project`: Google refuses a user's own credentials without
+    one. Raises google.auth's errors.
     """
     file = os.environ.get(TOKEN_FILE)
     if file:
@@ -83,6 +85,7 @@ def firestore_client(project: str) -> firestore.Client:
     from google.cloud import firestore
 
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
+    # Firestore's client makes anonymous credentials for an emulator by itself; Storage's does not.
     own_credentials = None if is_emulated else credentials()
     return firestore.Client(project, own_credentials, database=own("(default)"))
 
@@ -107,8 +110,9 @@ def subscriber() -> SubscriberClient:
 
 
 def _pubsub_options(transport: Callable[..., object]) -> dict[str, Any]:
-    """Return credentials, or a channel to the emulator, without a limit of size: a dead letter may
-    have 10 MB.
+    """Return credentials for Google's service, or a channel to the emulator.
+
+    The channel has no limit of size, as Google's own has none: a dead letter may have 10 MB.
     """
     emulator = os.environ.get(PUBSUB_EMULATOR)
     if not emulator:
@@ -156,7 +160,7 @@ def rest_client(
         options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
     else:
         ours = credentials()
-        is_users = hasattr(ours, "refresh_token")
+        is_users = hasattr(ours, "refresh_token")  # of all kinds, only a user's have one
         if quota_project and is_users:
             ours = ours.with_quota_project(quota_project)
         options["credentials"] = ours
@@ -172,6 +176,7 @@ def session(endpoint: str, timeout_s: float, token: str = "") -> Session:
     if token:
         from google.oauth2.credentials import Credentials
 
+        # A token alone cannot be refreshed: its 401 goes to the caller.
         return Session(Credentials(token=token), timeout_s, refresh_status_codes=())
     return Session(AnonymousCredentials() if endpoint else credentials(), timeout_s)
 

@@ -32,6 +32,7 @@ NAMESPACE: Final = "trainmaster"
 ROLE: Final = "roles/monitoring.viewer"
 REDUCERS: Final = {reducer: f"REDUCE_{reducer.name}" for reducer in Reducer}
 RESOURCE_LABELS: Final = (Label.JOB, Label.TASK_ID)
+"""Labels of the monitored resource `generic_task`; all others are the metric's own."""
 
 Json = Mapping[str, Any]
 
@@ -55,7 +56,7 @@ class MonitoringMetrics:
                 try:
                     page = self._api.get(f"/v3/projects/{self._project}/timeSeries", **parameters)
                 except exceptions.NotFound:  # no agent of this project has written the metric yet
-                    return ()
+                    return series
             listed = map(_series, page.get("timeSeries", ()))
             series += [one_series for one_series in listed if one_series.points]
             if not page.get("nextPageToken"):
@@ -93,7 +94,7 @@ def _parameters(query: MetricQuery) -> dict[str, Any]:
         "interval.startTime": _time(query.start),
         "interval.endTime": _time(query.end),
     }
-    if query.period_s:
+    if query.period_s:  # else the points as they were written
         parameters |= {
             "aggregation.alignmentPeriod": f"{query.period_s}s",
             "aggregation.perSeriesAligner": _aligner(query),
@@ -104,6 +105,11 @@ def _parameters(query: MetricQuery) -> dict[str, Any]:
 
 
 def _aligner(query: MetricQuery) -> str:
+    """Return how the points of each series become one per period.
+
+    A count asks which series have a point in the period: REDUCE_COUNT then counts these series. The
+    rate of a counter is a gauge.
+    """
     if query.reducer is Reducer.COUNT:
         return "ALIGN_COUNT"
     return "ALIGN_RATE" if query.metric.is_counter else "ALIGN_MEAN"

@@ -121,7 +121,7 @@ class CallersProjectError(Exception):
 
 
 class Access(Protocol):
-    """The project's IAM, queried with the caller's own access token.
+    """Google's IAM, queried with the caller's own access token.
 
     Permissions are those on the installation's project, if no other is named. All methods but
     `email` raise UnknownTokenError and CallersProjectError. Every other failure raises

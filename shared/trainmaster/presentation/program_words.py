@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Final
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.remedies import FOLDER_MODULE
+from trainmaster.jobspec.reading.document_kinds import EXTENSION, PACKED_FROM
 
 CHARS_MAX: Final = 120
+COMMIT_CHARS: Final = 12
+
+
+def folder_words(job: Job) -> str:
+    """Return the folder and the commit that a program was packed from: `digits at 4f2a9c0d5b6e`.
+
+    Empty: the job's program is no folder, or the client did not say. Files that differed from the
+    commit are mentioned.
+    """
+    extension = json.loads(job.spec_json).get(EXTENSION)
+    packed = extension.get(PACKED_FROM) if isinstance(extension, dict) else None
+    if not isinstance(packed, dict) or not isinstance(packed.get("folder"), str):
+        return ""
+    commit = packed.get("commit")
+    words = str(packed["folder"])
+    if isinstance(commit, str) and commit:
+        words += f" at {commit[:COMMIT_CHARS]}"
+    return f"{words}, with changes" if packed.get("changed") else words
 
 
 def program_words(job: Job) -> str:

@@ -27,7 +27,7 @@ class RuntimeRow:
 
 
 def runtime_rows() -> tuple[RuntimeRow, ...]:
-    """Return the current runtimes, the default first."""
+    """Return the current runtimes, in the order of `RUNTIMES`: the default is its first."""
     return tuple(_row(version, runtime) for version, runtime in RUNTIMES.items())
 
 
@@ -60,19 +60,19 @@ def _row(version: str, runtime: Runtime) -> RuntimeRow:
     return RuntimeRow(
         version=version,
         python=runtime.python,
-        frameworks=_own(runtime.packages),
+        frameworks=_distinctive(runtime.packages),
         on_gpus=on_gpus,
-        on_tpus=_own(runtime.tpu_packages),
+        on_tpus=_distinctive(runtime.tpu_packages),
         image=runtime.image.rpartition("/")[2],
         is_default=version == RUNTIME_DEFAULT,
     )
 
 
-def _own(packages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the requirements after which the runtime is named, without the service's packages.
+def _distinctive(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the requirements that tell this runtime from the others: not those of all runtimes.
 
-    A runtime of one of the service's packages, such as scikit-learn, is named after the first.
+    The runtime of scikit-learn has only packages that all have: its first one names it.
     """
-    shared = {package_name(package) for package in SERVICE_PACKAGES.values()}
-    own = tuple(package for package in packages if package_name(package) not in shared)
-    return own or packages[:1]
+    of_all = {package_name(package) for package in SERVICE_PACKAGES.values()}
+    distinctive = tuple(package for package in packages if package_name(package) not in of_all)
+    return distinctive or packages[:1]

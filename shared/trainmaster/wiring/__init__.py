@@ -10,7 +10,7 @@ it imports:
     objects         Cloud Storage                          upload, and the creation of jobs
     fleet           Compute Engine, Cloud TPU              provision
     authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance
-    api             the project's IAM                      api
+    api             Google's IAM                           api
     log_reader      entries of Cloud Logging               the command line, console
     metrics         time series of Cloud Monitoring        the command line, console, provision
     console         Firestore, Pub/Sub, Cloud Logging, IAP the command line, console

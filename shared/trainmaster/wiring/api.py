@@ -1,4 +1,4 @@
-"""The service behind the function `api`, with the project's IAM behind a cache."""
+"""The service behind the function `api`, with Google's IAM behind a cache."""
 
 from __future__ import annotations
 

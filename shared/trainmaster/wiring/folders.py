@@ -19,10 +19,17 @@ from typing import Any, Final
 
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.job_document import field_at, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
+from trainmaster.jobspec.reading.document_kinds import (
+    AI_PLATFORM,
+    EXTENSION,
+    PACKED_FROM,
+    TRAINING_INPUT,
+    detect_kind,
+)
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.packaging.folder_files import FolderFiles, choose_files, leads_out
+from trainmaster.packaging.folder_origin import folder_origin
 from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
 
@@ -89,7 +96,8 @@ def with_folder(
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
     package = upload_package(uri, content, "application/zip", objects)
-    return job_of_folder(document, command, package)
+    job = job_of_folder(document, command, package)
+    return with_field(job, (EXTENSION, PACKED_FROM), folder_origin(folder))
 
 
 def job_of_folder(

@@ -19,6 +19,7 @@ from trainmaster.core.model.package_uri import without_generation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
 from trainmaster.packaging.archives import wheel_name
+from trainmaster.packaging.folder_origin import folder_origin
 from trainmaster.wiring import folders
 from trainmaster.wiring.folders import MODULE, folder_wheel, read_requirements, with_folder
 from trainmaster_local.memory.objects import MemoryObjects
@@ -282,3 +283,54 @@ def test_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".git" / "config").touch()
     with pytest.raises(PermanentError, match="has no file that a job could use"):
         folder_wheel(tmp_path)
+
+
+def test_job_names_its_folder_and_the_commit_of_a_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)")
+    assert folder_origin(folder) == {"folder": "digits"}
+
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        done = subprocess.run(
+            ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q")
+    assert folder_origin(folder) == {"folder": "digits"}, "there is no commit"
+    git("add", ".")
+    git("commit", "-qm", "first")
+    commit = git("rev-parse", "HEAD")
+    assert folder_origin(folder) == {"folder": "digits", "commit": commit}
+    changed = {"folder": "digits", "commit": commit, "changed": True}
+    (folder / "new.py").write_text("")
+    assert folder_origin(folder) == changed
+    (folder / "new.py").unlink()
+    (folder / "train.py").write_text("print(22)")
+    assert folder_origin(folder) == changed
+    git("add", ".")
+    assert folder_origin(folder) == changed
+    run = with_folder(dict(JOB), folder, "the-bucket", MemoryObjects(), COMMAND)
+    assert run["trainmaster"]["packedFrom"] == changed
+
+
+def test_origin_of_a_folder_runs_no_program_of_its_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    ran = tmp_path / "ran"
+    script = tmp_path / "attack.sh"
+    script.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    script.chmod(0o755)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    (folder / "train.py").write_text("print(1)")
+    subprocess.run(["git", "add", "."], cwd=folder, check=True)
+    subprocess.run(["git", *identity, "commit", "-qm", "first"], cwd=folder, check=True)
+    (folder / ".gitattributes").write_text("*.py filter=attack\n")
+    for name in ("core.fsmonitor", "filter.attack.clean", "filter.attack.process"):
+        subprocess.run(["git", "config", name, str(script)], cwd=folder, check=True)
+    (folder / "train.py").write_text("print(2)")
+    assert folder_origin(folder)["changed"]
+    assert not ran.exists()

@@ -23,6 +23,7 @@ from tests.support.pages import (
     arguments,
     assumptions,
     attacks,
+    machines,
     reasons,
     runtimes,
     settings,
@@ -32,14 +33,17 @@ from tests.support.pages import (
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "arguments": arguments.sections,
     "assumptions": assumptions.table,
+    "attached": machines.attached_gpus,
     "attacks": attacks.table,
     "benchmarks": report.page_part,
     "costs": costs.tables,
+    "gpus": machines.built_in_gpus,
     "grants": iam_table.table,
     "reasons": reasons.sections,
     "runtimes": runtimes.tables,
     "scale": costs.scale_table,
     "settings": settings.table,
+    "tiers": machines.tiers,
     "variables": variables.table,
 }
 """Name in a placeholder → function that returns the part in Markdown."""

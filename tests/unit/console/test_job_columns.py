@@ -235,3 +235,17 @@ def test_cancellation_of_several_needs_a_form_permission_and_a_selection() -> No
         assert response.status_code == 400
         assert "job: must name 1 to 100 jobs" in response.text
     assert site.get("/cancel?job=none").status_code == 404
+
+
+def test_job_of_a_folder_shows_its_command_folder_and_commit() -> None:
+    world = World()
+    packed = {"folder": "<b>digits", "commit": "4f2a9c0d5b6e7f8091a2b3c4d5e6f708192a3b4c"}
+    spec = a_spec(pythonModule="trainmaster_folder", args=["torchrun", "train.py", "--name", "a b"])
+    world.submit({**spec, "trainmaster": {"packedFrom": {**packed, "changed": True}}})
+    site = Site(world)
+    site.open()
+    command = "<code>torchrun train.py --name &#39;a b&#39;</code>"
+    folder = "&lt;b&gt;digits at 4f2a9c0d5b6e, with changes"
+    page = " ".join(site.text(f"/jobs/{world.job_id}").split())
+    assert f'{command}<span class="sub">folder {folder}</span>' in page
+    assert f"{command} · {folder}</span>" in " ".join(site.text("/jobs").split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
-from tests.unit.flows.test_elastic import A, B, pass_minutes, running, start
+from tests.unit.flows.test_elastic import A, B, lose, pass_minutes, running, start
 from trainmaster.core.timeouts import MISSING_VM_MAX
 
 
@@ -34,6 +34,20 @@ def test_replacement_that_boots_within_five_minutes_costs_one_round() -> None:
     world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
     pass_minutes(world, 3)
+    world.silent.clear()
+    pass_minutes(world)
+    assert running(world) == (2, [])
+
+
+def test_vm_that_boots_is_waited_for_also_if_it_was_refused_at_first() -> None:
+    world = start(elastic={"after": "120s"})
+    world.silent.add(WORKER_1)
+    lose(world, WORKER_1)
+    assert world.job.placement.next_at is not None
+    world.fleet.capacity.clear()
+    pass_minutes(world, 4)
+    assert world.find_vm(WORKER_1) is not None
+    assert world.job.round.is_held, "it boots"
     world.silent.clear()
     pass_minutes(world)
     assert running(world) == (2, [])

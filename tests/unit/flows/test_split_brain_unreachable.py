@@ -130,6 +130,7 @@ def test_zombie_insert_after_a_move_starts_no_program(options: dict[str, Any]) -
     world.report_all_ready()
     assert running(world, WORKER_0) == [B]
     fleet.thaw()
+    assert running(world, WORKER_0) == [B], "a VM is created held"
     zombie = fleet._vms[world.vm(WORKER_0).name, A][1]
     world.send_about(zombie, "vm-ready")
     pass_minutes(world, 3)

@@ -52,6 +52,10 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "trainmaster.convertedFrom.manifest": (
         "The command line prints it. It does not change how the job runs."
     ),
+    "trainmaster.packedFrom": "Its fields say where the program came from.",
+    "trainmaster.packedFrom.folder": "Lists and pages show it.",
+    "trainmaster.packedFrom.commit": "Lists and pages show it.",
+    "trainmaster.packedFrom.changed": "Lists and pages show it.",
     "machineSpec.reservationAffinity": (
         "Its fields request a reservation for one pool, which is refused, or none."
     ),

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.pages import read_page
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.saving import CheckpointSignal
 from trainmaster.jobspec.accept import accept
@@ -28,7 +29,7 @@ from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 from trainmaster.jobspec.reading.parse_document import parse_document
 
-PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")
+PAGE: Final = read_page(Path(__file__).parents[3] / "docs" / "job-format.md")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 UNDOCUMENTED: Final = {"reservationAffinityType", "key", "values"}
 """Fields of objects that are refused as a whole."""

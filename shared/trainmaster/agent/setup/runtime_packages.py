@@ -46,13 +46,14 @@ class RuntimePackages:
         self._folder.mkdir(parents=True, exist_ok=True)
         frameworks = [requirement for requirement in missing if is_framework(requirement)]
         others = [requirement for requirement in missing if requirement not in frameworks]
-        self._run_pip(frameworks, [])
-        self._run_pip(others, keep_builds(self._folder))
+        # Frameworks first: the other run must keep their builds, and replaces none.
+        self._run_pip(frameworks, extra_options=[])
+        self._run_pip(others, extra_options=keep_builds(self._folder))
 
-    def _run_pip(self, requirements: Sequence[str], extra: Sequence[str]) -> None:
+    def _run_pip(self, requirements: Sequence[str], extra_options: Sequence[str]) -> None:
         if not requirements:
             return
-        pip_exit = self._pip.install([], requirements, self._folder, extra)
+        pip_exit = self._pip.install([], requirements, self._folder, extra_options)
         if pip_exit.exit_status != 0:
             raise pip_error(", ".join(requirements), pip_exit)
 
@@ -83,7 +84,10 @@ def is_satisfied(requirement: str) -> bool:
 
 
 def installed_version(name: str) -> str:
-    """Return the version of a distribution, or "" if it is not installed."""
+    """Return the version of a distribution, or "" if it is not installed.
+
+    The first that is found on the path is the one that Python imports.
+    """
     from importlib import metadata
 
     return next((found.version for found in metadata.distributions(name=name)), "")

@@ -26,11 +26,11 @@ class ReportQueue:
         self._bodies: deque[bytes] = deque()
         self._dropped = 0
         self._refusals = 0  # in a row
-        self._has_named = False
+        self._has_logged_reason = False
 
     @property
     def is_refused(self) -> bool:
-        """Whether Cloud Monitoring refuses all reports."""
+        """Whether Cloud Monitoring refuses all reports. The caller then sends no more."""
         return self._refusals >= REFUSALS_MAX
 
     def send(self, body: bytes) -> None:
@@ -59,13 +59,15 @@ class ReportQueue:
             )
 
     def _on_refused(self, error: HttpError) -> None:
-        """Name the reason once. If only some series are refused, all others are stored."""
+        """Log the reason once. If only some series are refused, all others are stored."""
         is_partial = has_stored_points(error)
-        if not is_partial:
+        if is_partial:
+            self._refusals = 0
+        else:
             self._refusals += 1
             self._dropped += 1
-        if not self._has_named:
-            self._has_named = True
+        if not self._has_logged_reason:
+            self._has_logged_reason = True
             what = "series of this machine" if is_partial else "this machine's resource metrics"
             text = " ".join(str(error).split())
             self._log(f"Cloud Monitoring refuses {what}: {text}")

@@ -37,7 +37,10 @@ EVENT_TOPICS: Final = (
 
 
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
-    """Check that the topic exists, and that its subscription has the settings of infra/."""
+    """Check that the topic exists, and that its subscription has the settings of infra/.
+
+    `topic`: its name in this installation, as `own` returns it.
+    """
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
         return
@@ -76,7 +79,8 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
 
 def check_retries(inspection: Inspection) -> Iterator[Finding]:
     """Check that Pub/Sub pauses before it delivers a failed event again."""
-    if inspection.endpoints.compute:
+    is_local_stack = bool(inspection.endpoints.compute)
+    if is_local_stack:
         reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
         yield not_checked("retry policies of the subscriptions", reason)
         return

@@ -41,7 +41,7 @@ from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.program_words import program_words
+from trainmaster.presentation.program_words import folder_words, program_words
 from trainmaster.presentation.remedies import ending_of, headline
 
 DECISIONS_MAX: Final = 400
@@ -96,6 +96,8 @@ class JobPage:
     machines: str
     program: str
     """What it runs."""
+    folder: str
+    """The folder and commit that the program was packed from; empty: none is known."""
     elapsed: str
     """Time since it was submitted, until now or its end."""
     usage: Usage
@@ -156,6 +158,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         origin=describe_origin(job),
         machines=machine_words(job.placed.plan),
         program=program_words(job),
+        folder=folder_words(job),
         elapsed=duration_words((job.ended_at or now) - job.created_at),
         usage=usage(job, now, console.ml_unit_price),
         budgets=(f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",),

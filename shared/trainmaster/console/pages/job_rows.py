@@ -25,7 +25,7 @@ from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_jobs
-from trainmaster.presentation.program_words import program_words
+from trainmaster.presentation.program_words import folder_words, program_words
 from trainmaster.presentation.progress import Progress, final_progress_jobs, read_progress_jobs
 from trainmaster.presentation.quiet import Quiet, read_quiet_jobs
 from trainmaster.presentation.utilization import read_gpu_use_jobs, share_words
@@ -43,6 +43,8 @@ class JobRow:
     """Of a tuning job or a trial; empty for an ordinary job."""
     program: str
     """What it runs."""
+    folder: str
+    """The folder and commit that the program was packed from; empty: none is known."""
     owner: Owner
     waited: str
     """Time from creation to RUNNING, or until now."""
@@ -126,6 +128,7 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
             job=job,
             kind="tuning" if job.tuning else job_kind(job) if job.trial_of else "",
             program=program_words(job),
+            folder=folder_words(job),
             owner=owner(job),
             waited=duration_words(max(waited, timedelta())),
             ran=duration_words(running) if running is not None else "",

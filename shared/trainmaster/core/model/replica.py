@@ -1,4 +1,10 @@
-"""One replica in one attempt: its state and its budgets."""
+"""One replica in one attempt: its state and its budgets.
+
+A *member* is a replica of a synchronous job: all members run in the same *round*, and when one of
+them ends, all stop, and the next round is *held* until every member has reported that it is ready.
+Other replicas are judged alone. An *attempt* is one run of the whole job, an *incarnation* one run
+of the replica's program, and a *VM generation* one VM of the replica.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,10 @@ class Replica:
     replica_id: ReplicaId
     state: ReplicaState = ReplicaState.WAITING
     incarnation: int = 1
-    """Incarnation within the attempt. Of a member: the round that it was last ready for."""
+    """Number of the run of its program within the attempt.
+
+    A member counts no runs of its own: it has the number of the round that it was last ready for.
+    """
     vm_generation: int = 1
     """Which VM of the replica this is.
 
@@ -60,9 +69,15 @@ class Replica:
     policy's window.
     """
     quick_failures: int = 0
-    """As `Round.quick_failures`, of a replica that is judged alone."""
+    """Failures in a row soon after the start, of a replica that is judged alone.
+
+    A round has its own count.
+    """
     bug: str | None = None
-    """As `Round.bug`."""
+    """Signature of its last failure, if that looked like a bug of the program.
+
+    The same signature again ends the job. A round has its own.
+    """
     replaced: int = 0
     """How often its VM was replaced in this attempt."""
     vms_lost: int = 0
@@ -73,11 +88,14 @@ class Replica:
     vm_since: datetime | None = None
     """When the agent of the current VM first reported; None: it has not."""
     wasted: int = 0
-    """Wasted machines in a row, over all attempts, by the count of `core.rules.wasted`."""
+    """Machines in a row, over all attempts, that gave it no ten useful minutes: lost, silent, unfit
+    or not set up. `core.rules.wasted` counts them.
+    """
     ready_at: datetime | None = None
-    """When the current incarnation became ready; while it is down, when the last ready one did.
+    """When its last incarnation that was ready became so.
 
-    None: none has been ready in this attempt, since the gang last moved.
+    It stays while the replica is down. None: none has been ready in this attempt, or the whole gang
+    has moved to another place since.
     """
     ordered_at: datetime | None = None
     """When the current incarnation was ordered."""
@@ -93,8 +111,10 @@ class Replica:
     Events from other machines are refused.
     """
     has_ended: bool = False
-    """Of a member: whether its program ended in the round before this incarnation by itself, and
-    not with exit 0.
+    """Of a member: whether its program failed by itself in the round before.
+
+    A program that was stopped because another member failed, or that exited 0, does not count: the
+    member to be charged is one that ended by itself.
     """
     round_reported: bool = False
     """Of a member: whether it has reported from the VM that it had in the round before this
@@ -103,7 +123,7 @@ class Replica:
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
     failing: FailureRow | None = None
-    """As `Round.failing`, of a replica that is judged alone."""
+    """Its failures in a row, of a replica that is judged alone. A round has its own row."""
     version: int = 1
     """Number of writes of this document."""
 

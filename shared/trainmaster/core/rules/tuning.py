@@ -31,13 +31,14 @@ _REASONS: Final = {
 
 
 def planned_trials(tuning: Tuning) -> int:
-    """Return how many trials there will be if none fails.
+    """Return how many trials there will be, unless failures end the tuning job before.
 
     A finite search space is exhausted when all of it was tried. Source: Vertex AI,
     Study.State.COMPLETED.
     """
     if tuning.size is None:
         return tuning.max_trials
+    # Trials of earlier tuning jobs, which the job file names: their values are not tried again.
     tried = {earlier.values for earlier in tuning.earlier}
     return min(tuning.max_trials, tuning.size - len(tried))
 
@@ -58,7 +59,7 @@ def final_decision(job: Job) -> Decision | None:
     """
     tuning = tuning_of(job)
     failed = tuning.of_state(TrialState.FAILED)
-    succeeded = len(tuning.completed)
+    succeeded = len(tuning.completed)  # those that were stopped early count, too
     if tuning.max_failed and len(failed) >= tuning.max_failed:
         text = (
             f"{len(failed)} trials failed, and maxFailedTrials is {tuning.max_failed}: the job"
@@ -109,6 +110,7 @@ def judge_trial(state: State, event: TrialStarted | TrialEnded, now: datetime) -
     if isinstance(event, TrialStarted):
         if trial.state is not TrialState.QUEUED:
             return stale(Reason.NOTHING_TO_DO, f"Trial {event.number} is running already.")
+        # Not a rule about trials: the event only repeats what the trial's own job has done.
         action = MarkTrialRunning(event.number, event.started_at)
         return Decision(
             Rule.LIFECYCLE, Reason.TRIAL_RUNNING, f"Trial {event.number} is running.", action

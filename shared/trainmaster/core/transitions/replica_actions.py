@@ -30,7 +30,8 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     match action:
         case MarkReady():
             is_alone = not is_member(state.job.plan, replica.replica_id)
-            # Its VM is known now, so its program may run.
+            # Nothing else lets its program run: the VM is known now, and `provision` writes the
+            # directive that starts it. A member waits for its round instead.
             effects = PROVISION if is_alone and replica.vm_since is None else ()
             return Change(replicas=(_mark_ready(state.job, replica, action, now),), effects=effects)
         case MarkHostReady():
@@ -50,7 +51,9 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
             return Change(replicas=(_restart(state.job, replica, action, now),), effects=PROVISION)
         case ReplaceVm():
             replaced = replace_vm(state.job, replica, action, now)
-            return Change(job_after_loss(state.job, action), (replaced,), PROVISION)
+            return Change(
+                job=job_after_loss(state.job, action), replicas=(replaced,), effects=PROVISION
+            )
         case _:
             assert_never(action)
 
@@ -71,7 +74,8 @@ def _mark_ready(job: Job, replica: Replica, action: MarkReady, now: datetime) ->
 def _next_round(job: Job, replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
     """Return the changes of a member that reports.
 
-    Its first report about this round begins with no host.
+    Its first report about the held round forgets which hosts of its TPU slice were ready in the
+    round before.
     """
     is_next = action.round is not None and action.round != replica.incarnation
     if not is_next:
@@ -117,7 +121,11 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
 def charged(
     job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime
 ) -> Replica:
-    """Return the replica with the restart that the action charges to it."""
+    """Return the replica with the restart that the action charges to it.
+
+    A restart may also excuse earlier ones: what was learned since shows that the replica did not
+    cause them (`RestartReplica.excused`).
+    """
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
         counted = job.plan.restarts.exit_policy.counted(restarts, now)
@@ -133,7 +141,7 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         charged(job, _with_measurement(replica, action), action, now),
         ReplicaState.REPLACING,
         now,
-        **NO_VM,
+        **NO_VM,  # nothing is known of the next VM: no id, no report, no host
         vm_generation=replica.vm_generation + 1,
         quick_failures=0,
         bug=None,
@@ -165,7 +173,11 @@ def _order_incarnation(
 
 
 def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
-    """Return the job after the loss of a VM; None: it does not change."""
+    """Return the job after the loss of a VM; None: it does not change.
+
+    With a pause before the next VM, the search for capacity begins again: its next pass has another
+    number, and what the last one waited for no longer counts.
+    """
     if action.next_at is None:
         return None
     old = job.placement
@@ -181,9 +193,10 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
 
 
 def _with_host_ready(job: Job, replica: Replica, action: MarkHostReady) -> Replica:
-    """Return the replica with one more ready host.
+    """Return the replica of a TPU slice with one more ready host.
 
-    The VM generation belongs to the node that reported first.
+    It is not ready before all hosts are, so a replica that was RUNNING is RESTARTING again. Its
+    instance id stays that of the first host that reported: it identifies the node.
     """
     replica = replace(replica, **_next_round(job, replica, action))
     return replace(

@@ -33,7 +33,11 @@ The alert in infra/monitoring.tf looks for it.
 
 
 class Database:
-    """Base of the parts of the Store. Thread-safe, as its client is."""
+    """Base of the parts of the Store. Thread-safe, as its client is.
+
+    Every method raises TemporaryError or PermanentError for an error of Google
+    (`trainmaster.gcp.errors`), beside what its docstring says.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -73,9 +77,9 @@ class Database:
         return int(result.value)
 
     def _write(self, batch: WriteBatch, path: str, document: Document, update_time: object) -> None:
-        """Update the document if it has not been written since `update_time`.
+        """Add a write to the batch: update the document as it was at `update_time`.
 
-        None: create it if it does not exist.
+        None: create it. If the document was written since, or exists already, the commit fails.
         """
         reference = self._client.document(path)
         if update_time is None:
@@ -118,9 +122,8 @@ def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
 def read_or_log(kind: type[T], snapshot: DocumentSnapshot[Any], name: str) -> T | None:
     """Return the value; None, with an error in the log, if this release cannot read its document.
 
-    Others continue.
-
-    `name`: field of the log line with the document's id.
+    The caller goes on with the other documents. `name`: field of the log line with the document's
+    id.
     """
     try:
         return read(kind, snapshot.to_dict())

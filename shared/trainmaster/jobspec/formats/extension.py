@@ -113,6 +113,18 @@ class ConvertedFrom(WireModel):
     )
 
 
+class PackedFrom(WireModel):
+    """The folder that the job's program was packed from. It does not change how the job runs."""
+
+    folder: OptionalString = wire_field("digits", "Name of the folder.")
+    commit: OptionalString = wire_field(
+        "4f2a9c0d5b6e7f8091a2b3c4d5e6f708192a3b4c", "Commit of its git repository."
+    )
+    changed: Boolean = wire_field(
+        True, "Whether its files differed from the commit.", default=False
+    )
+
+
 class Extension(WireModel):
     region: OptionalString = wire_field(
         "us-central1", "Region of a CustomJob; a TrainingInput has its own field."
@@ -225,4 +237,9 @@ class Extension(WireModel):
         {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},
         "The manifest that the job was converted from.",
         factory=ConvertedFrom,
+    )
+    packed_from: PackedFrom = wire_field(
+        {"folder": "digits"},
+        "The folder that the job's program was packed from.",
+        factory=PackedFrom,
     )

@@ -42,7 +42,9 @@ DISK_GIB_DEFAULT: Final = 100
 class HardwareResolver:
     """Resolves one role.
 
-    Adds a substitution where the job or its scale tier names something that no longer exists.
+    Adds a problem for what is wrong (`add`: with a value that would be right; `add_text`: with
+    words to copy), and a substitution where the job or its scale tier names something that no
+    longer exists.
     """
 
     def __init__(self, role: RoleRequest, problems: Problems) -> None:
@@ -51,7 +53,10 @@ class HardwareResolver:
         self._problems = problems
 
     def resolve(self) -> TaskGroup | None:
-        """Return the role's task group; None if its machine cannot be determined."""
+        """Return the role's task group; None if its machine cannot be determined.
+
+        A group is also returned beside problems with its GPUs or disk: all are reported at once.
+        """
         role = self._role
         if role.is_tpu:
             return self._tpu_group()
@@ -64,7 +69,7 @@ class HardwareResolver:
             gpu = role.tier.gpu
             accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None
         elif role.machine is None:
-            return None
+            return None  # reported as missing when the role was read
         elif role.machine in LEGACY_MACHINES:
             machine, accelerator = self._replace_legacy(role.machine)
         elif find_machine_type(role.machine):
@@ -127,10 +132,10 @@ class HardwareResolver:
         """Return the GPUs of a Compute Engine machine type: built-in ones, or those of the job."""
         built_in = BUILT_IN_GPUS.get(machine)
         paths = self._paths
-        is_unknown = self._problems.has_any_at(
+        is_refused = self._problems.has_any_at(
             paths.accelerator, paths.accelerator_type, paths.accelerator_count
         )
-        if self._role.accelerator is None or is_unknown:
+        if self._role.accelerator is None or is_refused:
             return _accelerator(built_in) if built_in else None
         gpu = self._requested_gpu(self._role.accelerator, machine)
         if gpu is None:
@@ -144,7 +149,7 @@ class HardwareResolver:
 
     def _requested_gpu(self, request: AcceleratorRequest, machine: str) -> Gpu | None:
         paths = self._paths
-        if request.type is not None and request.type not in GPU_NAMES:
+        if request.type is not None and request.type not in GPU_NAMES:  # the schema has TPUs, too
             problem = f"is a Cloud TPU, which needs cloud_tpu or a TPU machine type, not {machine}"
             self._problems.add_text(
                 paths.accelerator_type, problem, self._machine_example("cloud_tpu")
@@ -202,16 +207,18 @@ class HardwareResolver:
         return accelerator
 
     def _boot_disk(self, machine: str) -> tuple[int, str]:
-        """Return size and type of the boot disk."""
+        """Return size and type of the boot disk. The API's "GB" are GiB."""
         disk = self._role.disk or DiskConfig()
         types = family_of(machine).boot_disks
         path = (*self._paths.disk, "bootDiskType")
         disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
-        if disk_type not in types and disk_type in DISK_TYPES:
+        if disk_type in types:
+            pass
+        elif disk_type in DISK_TYPES:
             self._problems.add(
                 path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0]
             )
-        elif disk_type not in types:
+        else:
             nearest = difflib.get_close_matches(disk_type.lower(), types, n=1) or list(types)
             self._problems.add(
                 path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0]
@@ -223,7 +230,7 @@ class HardwareResolver:
 
 
 def _replacement(gpu: Gpu) -> Gpu:
-    retired = RETIRED_GPUS.get(gpu.type)
+    retired = RETIRED_GPUS.get(gpu.type)  # its table has every count that `_check_count` accepts
     return Gpu(retired.replaced_by, retired.counts[gpu.count]) if retired else gpu
 
 

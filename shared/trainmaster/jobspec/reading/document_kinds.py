@@ -32,6 +32,8 @@ from trainmaster.jobspec.problems import FieldPath, snake_case
 TRAINING_INPUT: Final = "trainingInput"
 JOB_SPEC: Final = "jobSpec"
 EXTENSION: Final = "trainmaster"
+PACKED_FROM: Final = "packedFrom"
+"""Field of `trainmaster` that only jobs submitted with a folder have."""
 MANIFEST_NAMES: Final = ("apiVersion", "kind")
 """The fields that together mark an object of Kubernetes."""
 

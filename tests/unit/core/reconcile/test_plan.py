@@ -133,6 +133,23 @@ def test_vms_in_the_zone_that_the_gang_left_are_deleted() -> None:
     assert [create.zone for create in creates(state, a_vm(CHIEF))] == ["us-central1-b"]
 
 
+@pytest.mark.parametrize(
+    ("status", "starts"),
+    [(VmStatus.RUNNING, False), (VmStatus.STOPPING, False), (VmStatus.STOPPED, True)],
+)
+def test_program_starts_when_no_other_vm_of_its_name_runs(
+    status: VmStatus, *, starts: bool
+) -> None:
+    """A late insert may have created the other one in a zone that the job has left."""
+    hold = replace(RUN_1, action=DirectiveAction.HOLD)
+    own = a_vm(WORKER_0, directive=hold)
+    other = replace(own, zone="us-central1-b", instance_id="9", status=status)
+    ready = a_replica(WORKER_0, instance_id="1001")
+    state = a_state(ready, job=a_job(plan=a_plan(independent=True)))
+    found = steps(state, *all_vms(own), other)
+    assert (Direct(own, RUN_1) in found) == starts
+
+
 def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     newer_vm = a_vm(WORKER_0, vm_generation=2, status=VmStatus.CREATING)
     newer_directive = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
