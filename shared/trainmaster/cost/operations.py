@@ -97,8 +97,8 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
 
     reads = 2 * (len(entries) + unrecorded)
     reads += counting
-    reads += 3 * len(with_effects)
-    reads += deliveries * (size + 5)
+    reads += 2 * len(with_effects)
+    reads += deliveries * (size + 8)
     reads += round(READS_PER_SWEEP * minutes)
 
     writes = 2 * len(entries)
