@@ -17,11 +17,13 @@ from typing import Any, Final, cast
 
 from bench.counting import Counts, documents, documents_read, documents_written
 from bench.scale.virtual_time import Slots, World
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.gcp.compute_fleet.listing import PAGE_SIZE
+from trainmaster.gcp.firestore.store import NOTED_FOR
 from trainmaster.ports import CreateOutcome, Store
 from trainmaster_local.memory.bus import MemoryBus, Message
 from trainmaster_local.memory.fleet import MemoryFleet
@@ -88,6 +90,7 @@ class Firestore:
     def __init__(self, world: World) -> None:
         self.memory = MemoryStore()
         self.world = world
+        self._noted: dict[tuple[str, str], Outcome] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -120,6 +123,14 @@ class Firestore:
             return result
 
         return call
+
+    def note_outcome(self, outcome: Outcome) -> None:
+        """Skip what an instance of the adapter skips. (Here all instances are one.)"""
+        noted = self._noted.get(outcome.key)
+        if noted and noted.is_created == outcome.is_created and outcome.at - noted.at < NOTED_FOR:
+            return
+        self._noted[outcome.key] = outcome
+        self.__getattr__("note_outcome")(outcome)
 
     def _pages(self, name: str, pages: Iterator[Any]) -> Iterator[Any]:
         for page in pages:
