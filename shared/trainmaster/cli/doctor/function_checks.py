@@ -16,7 +16,7 @@ from trainmaster.cli.doctor.findings import (
     problem,
 )
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
@@ -42,7 +42,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
             yield problem(f"function {name} is {function.state}{reason}", REPAIR_IT)
         else:
             yield ok(f"function {name}")
-    api = functions.get(own(API))
+    api = functions.get(name_in_installation(API))
     if api is not None and api.state == "ACTIVE":
         yield from _check_reachability(inspection, api.url)
 

@@ -25,7 +25,7 @@ from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
@@ -134,7 +134,7 @@ class Inspection:
         """Raise InspectionError if the caller cannot read documents."""
         self._call(
             "firestore",
-            f"/v1/projects/{self.project}/databases/{own('(default)')}/documents/jobs?pageSize=1",
+            f"/v1/projects/{self.project}/databases/{name_in_installation('(default)')}/documents/jobs?pageSize=1",
         )
 
     def has_topic(self, name: str) -> bool:
