@@ -123,10 +123,9 @@ def authenticate_loss(
         return authenticate(event.subject, message, deps)
     if deps is None or not deps.account:
         return Authenticated()
-    if not message.subscription.endswith(f"/{name_in_installation(topics.SYSTEM_EVENTS)}"):
-        raise IdentityError(
-            f"identity: an audit log entry must come through the topic {name_in_installation(topics.SYSTEM_EVENTS)}"
-        )
+    topic = name_in_installation(topics.SYSTEM_EVENTS)
+    if not message.subscription.endswith(f"/{topic}"):
+        raise IdentityError(f"identity: an audit log entry must come through the topic {topic}")
     if event.log != log_name(deps.project):
         raise IdentityError(
             f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}"

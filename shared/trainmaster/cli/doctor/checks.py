@@ -229,7 +229,8 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
         yield ok(f"gs://{bucket}/{JOB_FILES} notifies {name_in_installation(topics.UPLOAD)}")
     else:
         yield problem(
-            f"gs://{bucket}/{JOB_FILES} does not notify {name_in_installation(topics.UPLOAD)} of new files",
+            f"gs://{bucket}/{JOB_FILES} does not notify {name_in_installation(topics.UPLOAD)}"
+            " of new files",
             CREATE_IT,
         )
 

@@ -33,7 +33,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
         yield not_checked("functions", "the local stack runs them without Cloud Functions")
         return
     functions = {function.name: function for function in inspection.functions()}
-    for name in map(own, FUNCTIONS):
+    for name in map(name_in_installation, FUNCTIONS):
         function = functions.get(name)
         if function is None:
             yield problem(f"there is no function {name}", CREATE_IT)

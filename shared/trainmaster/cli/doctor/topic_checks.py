@@ -65,8 +65,8 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
         or subscription.attempts_max < ATTEMPTS_MIN
     ):
         yield (
-            f"does not move messages to {name_in_installation(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more"
-            " deliveries"
+            f"does not move messages to {name_in_installation(topics.DEAD_LETTER)} after"
+            f" {ATTEMPTS_MIN} or more deliveries"
         )
     if subscription.expires:
         yield "expires when it is not used"
@@ -84,7 +84,8 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
         reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
         yield not_checked("retry policies of the subscriptions", reason)
         return
-    subscriptions = {topic: inspection.subscription(topic) for topic in map(own, EVENT_TOPICS)}
+    names = map(name_in_installation, EVENT_TOPICS)
+    subscriptions = {topic: inspection.subscription(topic) for topic in names}
     without = [
         topic
         for topic, found in subscriptions.items()

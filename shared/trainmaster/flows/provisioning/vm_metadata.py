@@ -89,9 +89,12 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         ),
         "gcs": plan.access.gcs is not GcsFolder.OFF,
         "topics": {
-            "vm_ready": f"projects/{project}/topics/{name_in_installation(topics.VM_READY)}",
-            "replica_exit": f"projects/{project}/topics/{name_in_installation(topics.REPLICA_EXIT)}",
-            "maintenance": f"projects/{project}/topics/{name_in_installation(topics.MAINTENANCE)}",
+            name: f"projects/{project}/topics/{name_in_installation(topic)}"
+            for name, topic in (
+                ("vm_ready", topics.VM_READY),
+                ("replica_exit", topics.REPLICA_EXIT),
+                ("maintenance", topics.MAINTENANCE),
+            )
         },
         "log": {
             "name": f"projects/{project}/logs/{name_in_installation(LOG_ID)}",
