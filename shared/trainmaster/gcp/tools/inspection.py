@@ -132,9 +132,10 @@ class Inspection:
 
     def read_state(self) -> None:
         """Raise InspectionError if the caller cannot read documents."""
+        database = name_in_installation("(default)")
         self._call(
             "firestore",
-            f"/v1/projects/{self.project}/databases/{name_in_installation('(default)')}/documents/jobs?pageSize=1",
+            f"/v1/projects/{self.project}/databases/{database}/documents/jobs?pageSize=1",
         )
 
     def has_topic(self, name: str) -> bool:
