@@ -12,7 +12,8 @@ from tests.support.jobs import a_plan, change_plan
 from tests.unit.cost.price_lists import price_list
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import check_price
-from trainmaster.core.model.cap import Cap, Money
+from trainmaster.core.model.cap import Cap
+from trainmaster.core.model.money import Money
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 
