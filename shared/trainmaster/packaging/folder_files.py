@@ -110,8 +110,7 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
 
 def leads_out(folder: Path, path: Path) -> bool:
     """Return whether the path is a link to a place outside of the folder, which need not exist."""
-    place, target = (Path(os.path.realpath(each)) for each in (folder, path))
-    return not target.is_relative_to(place)
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def is_file(path: Path) -> bool:
