@@ -7,7 +7,9 @@ the metadata server, Pub/Sub, UDP, the set-up and the process of the program.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,7 +52,7 @@ NOTICES: Final = {
 """Which metadata entry announces the end of a VM, and its value then."""
 NO_FILE: Final = Path("no-such-folder/state.json")
 DISK_FILLS_S: Final = (30.0, 300.0)
-"""Programs fill it, after the first write of the agent."""
+"""After the start of the VM. Programs fill it."""
 BOOT_S: Final = (3.0, 15.0)
 RESTART_S: Final = (1.0, 15.0)
 """From the crash of an agent to the next one: the startup script starts it again."""
@@ -82,11 +84,14 @@ class AgentHost:
         if self.world.chance(profile.bad_clock):
             self.skew_s = self.world.rng.choice((-1, 1)) * self.world.between((30.0, 120.0))
         self.stored = StoredState("")
-        """The agent's state file."""
+        """The contents of the agent's state file, unless the disk becomes full."""
+        self.disk: Disk | None = None
+        """The disk, if it becomes full."""
         self.is_unfit = False
-        self.has_full_disk = False
         if self.world.chance(profile.full_disk):
-            self.world.within(DISK_FILLS_S, self._fill_disk)
+            self.disk = Disk()
+            self.world.at_end.append(self.disk.close)
+            self.world.within(DISK_FILLS_S, self._fill_disk, self.disk)
         self.is_on = False
         self.on_since_s = self.off_since_s = self.world.now_s
         self.silent_since_s: float | None = None
@@ -136,8 +141,12 @@ class AgentHost:
             self.vm.job.note_fault(self.vm, REBOOT)
             self._start_agent(RESTART_S)
 
-    def _fill_disk(self) -> None:
-        self.has_full_disk = True
+    def _fill_disk(self, disk: Disk) -> None:
+        """Programs have filled the disk. None has run before the agent has stored its state."""
+        if disk.is_empty:
+            self.world.within(DISK_FILLS_S, self._fill_disk, disk)
+            return
+        disk.fill()
         self.world.log("full disk", self.vm)
 
     def power_off(self, cause: str) -> None:
@@ -306,23 +315,41 @@ class VirtualConsole(Console):
         self._host.world.log("agent of", self._host.vm, text)
 
 
+class Disk:
+    """A state file in memory that can no longer grow once the disk is full."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("state", os.MFD_ALLOW_SEALING)
+        self.path = Path(f"/proc/self/fd/{self._file}")
+
+    @property
+    def is_empty(self) -> bool:
+        return os.fstat(self._file).st_size == 0
+
+    def fill(self) -> None:
+        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 class VirtualRunState(RunState):
-    """Keeps the contents of the state file in memory."""
+    """Keeps the contents of the state file in memory, unless the disk becomes full."""
 
     def __init__(
         self, host: AgentHost, instance_id: str, reporter: EventReporter, console: Console
     ) -> None:
-        super().__init__(NO_FILE, instance_id, reporter, console)
+        file = host.disk.path if host.disk is not None else NO_FILE
+        super().__init__(file, instance_id, reporter, console)
         self._host = host
-        if host.stored.instance_id == instance_id:
+        if host.disk is None and host.stored.instance_id == instance_id:
             self._state = _copy(host.stored)
 
     def _save(self) -> None:
-        # The file takes all its room with its first write, and is written in place.
-        has_file = self._host.stored.instance_id == self._state.instance_id
-        if self._host.has_full_disk and not has_file:
-            return
-        self._host.stored = _copy(self._state)
+        if self._host.disk is not None:
+            super()._save()
+        else:
+            self._host.stored = _copy(self._state)
 
 
 def _copy(state: StoredState) -> StoredState:

@@ -1,4 +1,9 @@
-"""Sentences about one exit: parts of the texts of its decision."""
+"""Sentences about one exit: parts of the text of the decision about it, which users read.
+
+An exit is judged alone, or as the verdict of a round: members of a synchronous job start, fail and
+restart together, and one exit decides whose failure it was. A text is `what happened` and the
+consequence, which the rule passes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ def _end_of_round(case: Case) -> str:
         stalls = [end for end in case.ends or (case.event,) if isinstance(end, ReplicaExited)]
         return messages.stalled_round(stalls, len(channel_members(case.job.plan)))
     failure = messages.failure(case.event)
-    if case.is_hung:
+    if case.is_hung:  # the member that is charged is not the one that exited
         failed = case.event.subject.replica_id.words
         return f"{case.who} did not answer, and {failed} failed: {failure}"
     absent = find_member_without_failure(case.state, case.event, case.ends)
@@ -37,8 +42,9 @@ def _end_of_round(case: Case) -> str:
 
 
 def _had_completed(case: Case, member: Replica) -> bool:
-    """Whether the member completed before the round ended: it was recalled, so its next incarnation
-    was ordered with the end of the round.
+    """Whether the member completed before the round ended.
+
+    A completed member is recalled when its round ends: its next execution was ordered then.
     """
     return member.ordered_at is not None and member.ordered_at == case.job.round.ordered_at
 

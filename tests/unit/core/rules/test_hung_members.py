@@ -35,7 +35,7 @@ from tests.support.jobs import (
     lost,
     ready,
 )
-from trainmaster.core.actions import BeginRound, Budget, RerunJob
+from trainmaster.core.actions import BeginRound, Budget, FailJob, RerunJob
 from trainmaster.core.events import End, Event, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
@@ -179,6 +179,36 @@ def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
     assert decision.text.endswith(". Restart 1 of 5 of worker 1, in the same VM.")
     begun = apply(state, evolve(state, decision, NOW))
     assert [replica.restarts_used for replica in begun.replicas] == [0, 0, 1]
+
+
+ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
+
+
+def test_error_message_of_a_job_that_a_hang_ended_names_the_member_that_did_not_answer() -> None:
+    decision = judge_held(held(2, HUNG, job=ONCE), silence(CHIEF), silence(WORKER_0))
+    message = action_of(decision, FailJob).message
+    assert message.startswith(
+        "The replica worker 1 did not answer its peers, and the replica chief 0 exited with a"
+        " non-zero status of 6(SIGABRT). \nAborted: "
+    )
+
+
+def test_error_message_of_a_job_that_a_stall_ended_is_that_of_the_member_that_is_charged() -> None:
+    stalls = [
+        exited(
+            replica_id,
+            signal=6,
+            cause=ExitCause.STALLED,
+            error=ProgramError(STILL, "still for 10 minutes", "torch/x.py:1 in call", own),
+        )
+        for replica_id, own in zip(MEMBERS, (STEP, DATA, STEP), strict=True)
+    ]
+    action = action_of(judge_held(held(2, job=ONCE), *stalls), FailJob)
+    assert action.replica == a_replica(WORKER_0).key
+    assert action.message.startswith(
+        "The replica worker 0 was ended because it was still for 10 minutes, in call"
+        " (trainer/data.py:41)."
+    )
 
 
 def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is() -> None:
