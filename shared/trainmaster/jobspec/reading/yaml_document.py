@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from trainmaster.jobspec.formats.scalars import WrittenFloat
 from trainmaster.jobspec.reading.json_limits import (
     DEPTH_MAX,
     JOB_EXAMPLE,
@@ -211,6 +212,10 @@ class _Loader(yaml.CSafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float",
+    lambda loader, node: WrittenFloat(str(loader.construct_scalar(node))),
+)
 for _tag, _pattern, _first in (
     (
         "bool",
