@@ -20,7 +20,7 @@ from trainmaster.agent.model.vm_config import ReceivedDirective
 from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, End, ExitCause, ReplicaExited
-from trainmaster.core.model import plan
+from trainmaster.core.model import cap
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import is_member
 from trainmaster.core.reconcile import desired
@@ -98,7 +98,7 @@ def cancel_late(patch: pytest.MonkeyPatch) -> None:
     """Cancel a job two minutes after it has cost its cap, and ask its programs to save then. Its
     VMs do not end themselves before.
     """
-    patch.setattr(plan, "COST_RESERVE_S", -120)
+    patch.setattr(cap, "COST_RESERVE_S", -120)
     patch.setattr(Job, "paid_until", property(lambda _: None))
 
 

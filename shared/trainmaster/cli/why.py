@@ -27,7 +27,7 @@ from trainmaster.core.reporting.explain import (
     rules_passed_over,
     shown_entries,
 )
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
@@ -78,7 +78,7 @@ def why(
         return
     ending = ending_of(state.job, ledger)
     if replica_id is None:
-        say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
+        say(f"{state.job.job_id} was submitted {describe_submission(state.job)}.")
         if state.job.error_message:
             say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):

@@ -562,11 +562,9 @@ def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(
     assert "--quota-id GPUS-ALL-REGIONS-per-project --preferred-value 8`" in line
 
 
-def test_first_job_is_the_one_of_the_readme() -> None:
-    (job,) = re.findall(
-        r"```yaml\n(trainingInput:.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
-    )
-    plan = accept(parse_document(job.encode(), "job.yaml"), default_job_id="first").plan
+def test_first_job_is_the_main_example() -> None:
+    job = parse_document((ROOT / "examples" / "digits" / "job.yaml").read_bytes(), "job.yaml")
+    plan = accept(job, default_job_id="first").plan
     machines = {group.machine_type for group in plan.groups}
     assert machines == {"n1-standard-4"}
     assert len(plan.replica_ids) == FIRST_JOB["INSTANCES"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members, current_incarnation, is_member, may_run
 from trainmaster.core.model.plan import Plan
@@ -50,7 +50,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
     is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
     asks_peers = job.plan.saving.on_notice is SaveOnNotice.GANG and not is_by_agent
     paid_until = job.paid_until
-    prefix = own("tm")
+    prefix = name_in_installation("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(number for number, member in enumerate(members) if member in job.round.without)
     for replica in replicas:

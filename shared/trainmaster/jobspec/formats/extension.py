@@ -1,4 +1,10 @@
-"""`trainmaster:` in a job document: requests for which neither service had a field."""
+"""`trainmaster:` in a job document: requests for which AI Platform Training and Vertex AI have no
+field.
+
+These models define the form only; `jobspec.fields` checks what the values mean together. Each field
+is declared as `wire_field(EXAMPLE, DESCRIPTION)`: error messages and the JSON Schema show both. The
+example is not the default.
+"""
 
 from __future__ import annotations
 
@@ -127,6 +133,8 @@ class PackedFrom(WireModel):
 
 
 class Extension(WireModel):
+    """All fields of `trainmaster:`."""
+
     region: OptionalString = wire_field(
         "us-central1", "Region of a CustomJob; a TrainingInput has its own field."
     )
