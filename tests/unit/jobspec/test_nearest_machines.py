@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.problems import InvalidJob, Problem
 
 
-def problem_of(document: dict[str, object]) -> Problem:
+def problem_of(document: Mapping[str, object]) -> Problem:
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
     (problem,) = caught.value.problems
@@ -79,7 +80,8 @@ def test_accelerator_as_machine_type_names_the_machine_that_has_it(
     assert "is an accelerator, and no machine type" in problem.problem
     assert yaml.safe_load(f"{{{problem.example}}}") == example
     region = "us-west4"  # has each of them
-    assert accept(custom(region=region, **example), default_job_id=None)
+    accepted = accept(custom(region=region, **example), default_job_id=None)
+    assert accepted.plan.groups[0].count == 1
 
 
 def test_gpu_that_is_not_sold_on_demand_is_named_with_how_it_is_sold() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ POOL = {
 }
 
 
-def problem_of(document: dict[str, Any]) -> Problem:
+def problem_of(document: Mapping[str, object]) -> Problem:
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
     (problem,) = caught.value.problems

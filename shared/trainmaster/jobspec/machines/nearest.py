@@ -130,5 +130,5 @@ def _differs_by(
 
 
 def _similarity_of_kinds(family: str, name: str) -> float:
-    kinds = (text.partition("-")[2] for text in (family, name))
-    return SequenceMatcher(None, *kinds).ratio()
+    kind = family.partition("-")[2]
+    return SequenceMatcher(None, kind, name.partition("-")[2]).ratio()
