@@ -95,15 +95,17 @@ def nearest_machines(name: str) -> tuple[str, ...]:
     if _IS_TPU.fullmatch(lower):
         return tuple(get_close_matches(lower, TPU_VMS, SUGGESTIONS_MAX, 0))
     has_gpu = _HAS_GPU.fullmatch(lower) is not None
+    families = [
+        family for family in FAMILIES if bool(family.gpu) is has_gpu and OnDemand in family.sales
+    ]
     size = int(match["size"])
     candidates = [
-        (_differs_by(family, match["family"], size, candidate), machine)
-        for family in FAMILIES
-        if bool(family.gpu) is has_gpu and OnDemand in family.sales
+        (_differs_by(family, match["family"], size, candidate), _type_name(family, candidate))
+        for family in families
         for candidate in _sizes(family)
-        if find_machine_type(machine := f"{family.name}-{candidate}{'g' * _counts_gpus(family)}")
     ]
-    return tuple(machine for _, machine in sorted(candidates)[:SUGGESTIONS_MAX])
+    nearest = [machine for _, machine in sorted(candidates) if find_machine_type(machine)]
+    return tuple(nearest[:SUGGESTIONS_MAX])
 
 
 def _sizes(family: Family) -> tuple[int, ...]:
@@ -111,8 +113,8 @@ def _sizes(family: Family) -> tuple[int, ...]:
     return family.sizes or (_SIZES_OF_SERIES if family.series in _SERIES else ())
 
 
-def _counts_gpus(family: Family) -> bool:
-    return family.name.endswith("gpu")
+def _type_name(family: Family, size: int) -> str:
+    return f"{family.name}-{size}{'g' if family.name.endswith('gpu') else ''}"
 
 
 def _differs_by(
