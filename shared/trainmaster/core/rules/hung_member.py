@@ -1,4 +1,7 @@
-"""The member of a round that is charged for a hang. There are two cases.
+"""The member of a round that is charged for a hang.
+
+In a synchronous job, a member that hangs makes the others hang or fail, so the first end of a round
+is often not that of the member at fault. There are two cases.
 
 Agents found the hang (`find_stalled_member`). If exactly one member hung at a place where no other
 one did, it is charged. Otherwise nobody knows who it was, and the first one in the order of the
