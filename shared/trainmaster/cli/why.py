@@ -14,7 +14,7 @@ from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.missing_lines import missing_lines
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
-from trainmaster.cli.output import Format, print_json, say, warn
+from trainmaster.cli.output import Format, print_json, problems_text, say, warn
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, JobState, State
@@ -71,7 +71,7 @@ def why(
         return
     store = open_store()
     state = find_job(store, job_id)
-    replica_id = parse_replica(replica, state) if replica else None
+    replica_id = parse_replica(replica, state.job) if replica else None
     ledger = store.ledger(job_id)
     if form is Format.JSON:
         _print_as_json(store, state, ledger, replica_id, everything=everything)
@@ -184,7 +184,8 @@ def replay(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="Exit policy: show what it would have decided.",
+            help="Show what another exit policy would have decided: a file with `exitPolicy`, as in"
+            " a job file.",
         ),
     ] = None,
 ) -> None:
@@ -211,7 +212,7 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
     try:
         policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:
-        raise PermanentError(f"{path}: {invalid}") from None
+        raise PermanentError(f"{path} cannot be read:{problems_text(invalid)}") from None
     changed = differences(entries, policy)
     for difference in changed:
         actual = difference.entry.decision

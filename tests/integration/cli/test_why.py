@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -77,6 +78,18 @@ def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
     last = why(world).splitlines()[-1]
     assert last.startswith("What to do: Read the replica's log. Add the missing package")
     assert last.endswith("`trainmaster why --reason install_failed`")
+
+
+def test_replay_names_the_fields_of_a_wrong_policy_as_its_file_does(
+    world: World, tmp_path: Path
+) -> None:
+    world.start_running()
+    file = tmp_path / "policy.yaml"
+    file.write_text("exitPolicy: {exitPolicy: {preset: service}}")
+    result = CliRunner().invoke(app, ["replay", world.job_id, "--policy", str(file)])
+    assert "trainmaster.exitPolicy.exitPolicy: is not a known name. Example: one of preset" in str(
+        result.exception
+    )
 
 
 def test_why_explains_a_reason_without_a_job_or_an_installation() -> None:

@@ -369,9 +369,20 @@ def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
         consequence = f"{consequence} The job continues without {case.who}."
         text = exit_texts.with_consequence(case, consequence)
         return Decision(rule, reason, text, RecordCompletion(key, case.event.at))
-    message = messages.replica_failed(case.event, case.job.plan)
+    silent = case.replica.replica_id if case.is_hung and not case.is_stall else None
+    message = messages.replica_failed(_end_of_charged(case), case.job.plan, silent)
     action = FailJob(message, key, _progress_of_primary(case))
     return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
+
+
+def _end_of_charged(case: Case) -> ReplicaExited:
+    """Return the end of the replica that is charged; if it has none, the end that decides."""
+    own = (
+        end
+        for end in case.ends
+        if isinstance(end, ReplicaExited) and end.subject.replica_id == case.replica.replica_id
+    )
+    return next(own, case.event)
 
 
 def _progress_of_primary(case: Case) -> LastProgress | None:
