@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.support.jobs import a_tuning_spec
 from tests.support.study import Study
@@ -14,10 +15,10 @@ from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, encode_tune
 
 
-def start(study: Study, keep: str = "900s", **search: object) -> None:
+def start(study: Study, keep: str = "900s", **search: Any) -> None:
     """Submit a tuning job whose submitter nobody knows."""
     search = {"maxParallelTrials": 1, **search}
-    spec = a_tuning_spec(**search)
+    spec = a_tuning_spec(**{"maxParallelTrials": 1, **search})
     study.submit({**spec, "trainmaster": {"keepMachines": keep}})
     study.deliver()
 
@@ -122,11 +123,11 @@ def test_measurements_of_the_trial_before_are_not_those_of_the_next(study: Study
     study.wait(60)
     study.sweep()
     study.deliver()
-    assert study.tuning.trials[1].reported == ()
+    assert not study.tuning.trials[1].reported
     (vm,) = study.trial(2).vms
     report = {"attempt": 1, "tenure": 2, "measurements": [[100, 0.4]]}
     study.fleet.report_metric(vm.name, json.dumps(report))
     study.wait(60)
     study.sweep()
     study.deliver()
-    assert [one.value for one in study.tuning.trials[1].reported] == [0.4]
+    assert [report.value for report in study.tuning.trials[1].reported] == [0.4]
