@@ -5,6 +5,7 @@ has.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -367,6 +368,11 @@ MISTAKES: dict[str, Mistake] = {
             "/aggregated/instances": disabled("compute"),
         },
     ),
+    "no API enabled": Mistake(
+        "FIX",
+        f"`gcloud services enable cloudresourcemanager.googleapis.com --project {PROJECT}`, and",
+        {f"/projects/{PROJECT}": disabled("cloudresourcemanager")},
+    ),
     "no login of Terraform": Mistake(
         "FIX",
         "log in: gcloud auth application-default login",
@@ -472,6 +478,9 @@ def test_mistake_of_a_set_up_is_named_with_its_repair(
     assert result.exit_code == status_of(lines)
     assert [line for line in lines if line.startswith(f"{mistake.mark} ") and mistake.text in line]
     assert "run `terraform apply` in infra/" not in result.stdout, "nothing is installed yet"
+    for text in re.findall(r"`([^`]+)`", result.stdout):
+        if text.startswith(("gcloud ", "terraform ")):
+            subprocess.run(["bash", "-n", "-c", text], check=True)
 
 
 def test_installation_in_europe_under_a_european_policy_has_no_finding(

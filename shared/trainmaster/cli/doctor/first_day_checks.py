@@ -100,8 +100,8 @@ def check_database(inspection: Inspection) -> Iterator[Finding]:
         " App Engine, Firebase or Datastore: the first apply would stop at it",
         'give this installation a name, and with it a database of its own: `installation = "ml"` in'
         " terraform.tfvars; or, if the database is one of Trainmaster that is to be kept,"
-        f" `terraform import google_firestore_database.this projects/{inspection.project}/databases"
-        f"/{name}`",
+        f" `terraform import google_firestore_database.this"
+        f" 'projects/{inspection.project}/databases/{name}'`",
     )
 
 

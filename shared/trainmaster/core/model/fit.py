@@ -37,4 +37,5 @@ def _machine_words(group: TaskGroup) -> str:
     price = group.purchase.price
     kind = machine_kind(group, price)
     source = f" from the reservation {price.name}" if isinstance(price, Reserved) else ""
-    return f"{kind} with {group.boot_disk_gib} GiB {group.boot_disk_type}{source}"
+    joint = "and" if group.accelerator else "with"
+    return f"{kind} {joint} {group.boot_disk_gib} GiB {group.boot_disk_type}{source}"
