@@ -27,8 +27,10 @@ LOSSES: Final = [
 BY_WORDS: Final = [
     (
         "tensorflow.python.framework.errors_impl.InternalError",
-        "Collective ops is aborted by: internal\nThe error could be from a previous operation."
-        " Restart your program to reset.",
+        (
+            "Collective ops is aborted by: internal\nThe error could be from a previous operation."
+            " Restart your program to reset."
+        ),
     ),
     ("RuntimeError", "The actor is dead because its node has died. Node Id: 56b97436e673"),
 ]
