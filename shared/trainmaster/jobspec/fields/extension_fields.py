@@ -30,6 +30,10 @@ _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _CAP: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
+_MEANT_CAP: Final = re.compile(
+    r"\$? ?(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,2})?) ?(?P<currency>[A-Za-z]{3})?\$?"
+)
+"""Amounts as people write them: `25`, `$25`, `25 usd`."""
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
@@ -59,7 +63,12 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
         problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
-        problems.add(path, problem, example_at(path))
+        meant = _MEANT_CAP.fullmatch(requested.strip())
+        has_amount = meant is not None and Decimal(meant["amount"]) > 0
+        example = example_at(path)
+        if meant is not None and has_amount:
+            example = f"{meant['amount']} {(meant['currency'] or 'USD').upper()}"
+        problems.add(path, problem, example)
         return None
     return Cap(Money(amount, match[2]))
 
