@@ -25,7 +25,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import trainmaster
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
 from trainmaster_emulators.machines.gcsfuse.files import Files
 
@@ -59,9 +58,10 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 def gcsfuse_program() -> bytes:
     """Return an executable that starts this program with the interpreter of the stack."""
-    # Without `site`, the interpreter finds neither distribution of a checkout.
-    packages = dict.fromkeys([str(MACHINES.parents[1]), str(Path(trainmaster.__file__).parents[1])])
-    start = f"import sys; sys.path[:0] = {[*packages]!r}; from {__name__} import main; main()"
+    start = (
+        f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import"
+        " main; main()"
+    )
     command = shlex.join([sys.executable, "-I", "-S", "-c", start])
     return f'#!/bin/sh\nexec {command} "$@"\n'.encode()
 
