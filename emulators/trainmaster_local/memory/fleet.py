@@ -1,4 +1,7 @@
-"""The Fleet port in memory: VMs are dictionary entries, and tests decide when they change state."""
+"""The Fleet port in memory: VMs are dictionary entries, and tests decide when they change state.
+
+The simulator has a fleet of its own, whose VMs run agents (`simulator.world.fleet`).
+"""
 
 from __future__ import annotations
 
