@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
 from trainmaster.packaging.algorithms_archive import REQUIREMENTS
@@ -130,7 +130,7 @@ def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str,
         f"--image-project={target.google_project}",
         f"--boot-disk-size={target.disk_gb}GB",
         "--boot-disk-type=pd-ssd",
-        f"--subnet={own('trainmaster')}-{region}",
+        f"--subnet={name_in_installation('trainmaster')}-{region}",
         "--no-address",
         "--no-service-account",
         "--no-scopes",

@@ -148,7 +148,6 @@ resource "google_firestore_field" "expiry" {
     ledger     = "expire_at"
     rejections = "expire_at"
     capacity   = "expire_at"
-    machines   = "expire_at"
     leases     = "expires_at"
   }
   database   = google_firestore_database.this.name

@@ -1,5 +1,8 @@
-"""torchrun, and launchers made from it: two of them on one machine stand for two nodes of one
-process each.
+"""torchrun, and launchers made from it, as systems that the benchmark compares (`System`).
+
+A job of two nodes with one process each is two launchers on this machine, which meet at one port,
+the rendezvous. To lose a machine is to kill a launcher, and to offer another one is to start it
+again.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from trainmaster_emulators.process.state import ROOT
 
 
 class Torchrun(System):
+    """torchrun of PyTorch. `started` has one launcher for each node; the first one decides."""
+
     name: ClassVar = "torchrun"
     package: ClassVar = "torch"
     options: ClassVar[tuple[str, ...]] = ()
+    """Options of the launcher besides those of torchrun."""
 
     @property
     def bin(self) -> Path:
@@ -40,7 +46,7 @@ class Torchrun(System):
         """
         return self.spawn(
             *self.launcher,
-            f"--nnodes={':'.join(map(str, [*run.fewest, run.ranks]))}",
+            f"--nnodes={':'.join(map(str, [*run.fewest, run.ranks]))}",  # MIN:MAX, or the number
             "--nproc-per-node=1",
             "--max-restarts=100",
             *self.rendezvous(is_host=is_host),
@@ -52,6 +58,7 @@ class Torchrun(System):
         )
 
     def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:
+        """Return the options with which the launchers meet; `is_host`: this one listens."""
         endpoint = f"--rdzv-endpoint=127.0.0.1:{self.port}"
         host = f"--rdzv-conf=is_host={int(is_host)}"
         return ("--rdzv-id=bench", "--rdzv-backend=c10d", endpoint, host)
@@ -81,7 +88,7 @@ class FtLauncher(Torchrun):
     name: ClassVar = "ft_launcher"
     package: ClassVar = "nvidia-resiliency-ext"
     program: ClassVar = "ft.py"
-    hang = Torchrun.start
+    hang = Torchrun.start  # its options limit each step anyway
     options: ClassVar = ("--ft-initial-rank-heartbeat-timeout=60", "--ft-rank-heartbeat-timeout=60")
 
     @property

@@ -12,18 +12,3 @@ emulators of Compute Engine, Cloud TPU, Cloud Logging, Cloud Monitoring, Cloud S
 Billing's catalogue. `compute/`, `tpu/`, `logging/`, `monitoring/`, `scheduler/` and `billing/`
 emulate them.
 """
-
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Final
-
-import trainmaster
-
-_PACKAGE: Final = Path(trainmaster.__file__).resolve().parent
-_INSTALLED: Final = _PACKAGE / "_checkout"
-IS_INSTALLED: Final = _INSTALLED.is_dir()
-ROOT: Final = _INSTALLED if IS_INSTALLED else _PACKAGE.parents[1]
-"""The checkout; beside an installed package, a folder with the files of the checkout that a stack
-reads (`pyproject.toml`).
-"""

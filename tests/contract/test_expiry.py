@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from google.cloud.firestore import Client
 
-from tests.support.jobs import CHIEF, START
+from tests.support.jobs import CHIEF, START, a_spec
 from tests.support.world import World
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.timeouts import HISTORY_KEPT
-from trainmaster.flows.user_requests import cancel_job, delete_job
+from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
 from trainmaster.gcp.firestore import states
 from trainmaster.gcp.firestore.documents import EXPIRE_AT
 from trainmaster.gcp.firestore.store import FirestoreStore
@@ -83,3 +83,16 @@ def test_rejections_and_outcomes_expire(client: Client, world: World) -> None:
     world.store.note_outcome(Outcome("us-central1-a", "n1-standard-4", START))
     for collection in ("rejections", "capacity"):
         assert set(expiry(client, collection).values()) == {START + HISTORY_KEPT}
+
+
+def test_released_machine_set_stays_for_the_costs_of_its_jobs(client: Client) -> None:
+    store: Any = FirestoreStore(client)
+    world = World(store=store)
+    keeping = {**a_spec(), "trainmaster": {"keepMachines": "900s"}}
+    world.submit(keeping, source="cli:1/anna")
+    world.deliver()
+    world.report_all_ready()
+    world.exit_program(world.job.plan.primary, 0)
+    world.deliver()
+    assert release_machines(world.job_id, world.deps, by="anna")
+    assert expiry(client, "machines") == {world.job_id: None}

@@ -7,7 +7,9 @@ the metadata server, Pub/Sub, UDP, the set-up and the process of the program.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,11 +24,12 @@ from tests.explorer.causes import REBOOT, VM
 from tests.explorer.channels import VirtualChannel
 from tests.explorer.processes import Process, VirtualLauncher
 from tests.explorer.threads import Threads, VirtualInbox
-from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.agent import ANOTHER_JOB, Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.main import state_owner
 from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.reporting.events import EventReporter
@@ -49,7 +52,7 @@ NOTICES: Final = {
 """Which metadata entry announces the end of a VM, and its value then."""
 NO_FILE: Final = Path("no-such-folder/state.json")
 DISK_FILLS_S: Final = (30.0, 300.0)
-"""Programs fill it, after the first write of the agent."""
+"""After the start of the VM. Programs fill it."""
 BOOT_S: Final = (3.0, 15.0)
 RESTART_S: Final = (1.0, 15.0)
 """From the crash of an agent to the next one: the startup script starts it again."""
@@ -81,11 +84,14 @@ class AgentHost:
         if self.world.chance(profile.bad_clock):
             self.skew_s = self.world.rng.choice((-1, 1)) * self.world.between((30.0, 120.0))
         self.stored = StoredState("")
-        """The agent's state file."""
+        """The contents of the agent's state file, unless the disk becomes full."""
+        self.disk: Disk | None = None
+        """The disk, if it becomes full."""
         self.is_unfit = False
-        self.has_full_disk = False
         if self.world.chance(profile.full_disk):
-            self.world.within(DISK_FILLS_S, self._fill_disk)
+            self.disk = Disk()
+            self.world.at_end.append(self.disk.close)
+            self.world.within(DISK_FILLS_S, self._fill_disk, self.disk)
         self.is_on = False
         self.on_since_s = self.off_since_s = self.world.now_s
         self.silent_since_s: float | None = None
@@ -94,8 +100,8 @@ class AgentHost:
         """Whether the guest shuts down."""
         self.process: Process | None = None
         """The program that was started last, while its process exists."""
-        self.delivered: tuple[int, int, str] | None = None
-        """Attempt, incarnation and action of the latest directive that reached an agent here."""
+        self.delivered: tuple[int, int, int, str] | None = None
+        """Tenure, attempt, incarnation and action of the directive that reached an agent last."""
         self.channel: VirtualChannel | None = None
         self._metadata: dict[str, str] = {}
         self._watchers: dict[str, Callable[[str], None]] = {}
@@ -135,8 +141,12 @@ class AgentHost:
             self.vm.job.note_fault(self.vm, REBOOT)
             self._start_agent(RESTART_S)
 
-    def _fill_disk(self) -> None:
-        self.has_full_disk = True
+    def _fill_disk(self, disk: Disk) -> None:
+        """Programs have filled the disk. None has run before the agent has stored its state."""
+        if disk.is_empty:
+            self.world.within(DISK_FILLS_S, self._fill_disk, disk)
+            return
+        disk.fill()
         self.world.log("full disk", self.vm)
 
     def power_off(self, cause: str) -> None:
@@ -187,7 +197,7 @@ class AgentHost:
         world.after(signal_s, lambda: threads.is_over or self.on_sigterm())
         if self.process is not None and world.rng.random() < BOTH_SIGNALLED:
             program_s = signal_s + world.between(SIGNAL_SKEW_S)
-            exit_ = self.vm.job.programs.exit
+            exit_ = self.process.program.job.programs.exit
             world.after(program_s, exit_, self.process.program, {"signal": 15}, VM)
 
     # The metadata server.
@@ -212,7 +222,12 @@ class AgentHost:
         if path == DIRECTIVE:
             directive = self.vm.directive
             value = json.dumps(directive.to_metadata())
-            self.delivered = (directive.attempt, directive.incarnation, directive.action.value)
+            self.delivered = (
+                directive.tenure,
+                directive.attempt,
+                directive.incarnation,
+                directive.action.value,
+            )
         if self._seen.get(path) != value:
             self._seen[path] = value
             self._watchers[path](value)
@@ -221,7 +236,10 @@ class AgentHost:
 
     def _run_agent(self, threads: Threads) -> None:
         try:
-            self._create_agent(threads).run()
+            agent = self._create_agent(threads)
+            agent.run()
+            if agent.exit_status == ANOTHER_JOB:
+                self._start_agent(RESTART_S)  # by the startup script
         except Exception as error:  # noqa: BLE001 - a bug of the agent, which is reported with its seed
             where = traceback.format_exc(limit=-4)
             self.world.violate("exception in an agent", self.vm, type(error).__name__, error, where)
@@ -234,7 +252,11 @@ class AgentHost:
         inbox = VirtualInbox(self, threads)
         publisher = VirtualPublisher(self, threads)
         reporter = EventReporter(identity, cast("Publisher", publisher), console, inbox)
-        run_state = VirtualRunState(self, identity.instance.instance_id, reporter, console)
+        owner = state_owner(identity)
+        if config.tenure > 1 and self.stored.instance_id != owner:
+            self._clean()
+        run_state = VirtualRunState(self, owner, reporter, console)
+        job = self.vm.cloud.job_of(config.job_id)
         self.channel = None
         if config.channel is not None:
             self.channel = VirtualChannel(
@@ -247,7 +269,7 @@ class AgentHost:
             reporter=reporter,
             run_state=run_state,
             setup=cast("Setup", VirtualSetup(self, threads)),
-            launcher=cast("Launcher", VirtualLauncher(self, threads)),
+            launcher=cast("Launcher", VirtualLauncher(self, job, config.tenure, threads)),
             console=console,
             notice_s=NOTICE_S,
             channel=self.channel,
@@ -255,6 +277,12 @@ class AgentHost:
                 inbox, console, lambda: self.world.clock().isoformat(), self._end_unpaid
             ),
         )
+
+    def _clean(self) -> None:
+        """End what the last job has left. What cannot be ended makes the machine unfit."""
+        if self.process is not None:
+            self.process.kill()
+        self.is_unfit |= self.process is not None
 
     def _end_unpaid(self) -> None:
         """The agent shuts the machine down, because its job's `maxCost` pays for no more time."""
@@ -287,23 +315,41 @@ class VirtualConsole(Console):
         self._host.world.log("agent of", self._host.vm, text)
 
 
+class Disk:
+    """A state file in memory that can no longer grow once the disk is full."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("state", os.MFD_ALLOW_SEALING)
+        self.path = Path(f"/proc/self/fd/{self._file}")
+
+    @property
+    def is_empty(self) -> bool:
+        return os.fstat(self._file).st_size == 0
+
+    def fill(self) -> None:
+        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 class VirtualRunState(RunState):
-    """Keeps the contents of the state file in memory."""
+    """Keeps the contents of the state file in memory, unless the disk becomes full."""
 
     def __init__(
         self, host: AgentHost, instance_id: str, reporter: EventReporter, console: Console
     ) -> None:
-        super().__init__(NO_FILE, instance_id, reporter, console)
+        file = host.disk.path if host.disk is not None else NO_FILE
+        super().__init__(file, instance_id, reporter, console)
         self._host = host
-        if host.stored.instance_id == instance_id:
+        if host.disk is None and host.stored.instance_id == instance_id:
             self._state = _copy(host.stored)
 
     def _save(self) -> None:
-        # The file takes all its room with its first write, and is written in place.
-        has_file = self._host.stored.instance_id == self._state.instance_id
-        if self._host.has_full_disk and not has_file:
-            return
-        self._host.stored = _copy(self._state)
+        if self._host.disk is not None:
+            super()._save()
+        else:
+            self._host.stored = _copy(self._state)
 
 
 def _copy(state: StoredState) -> StoredState:

@@ -11,6 +11,9 @@ from tests.explorer.scripted import DAY_S, Scripted
 from trainmaster.core.model.job import JobState
 from trainmaster.core.timeouts import GROWTH_MIN, SAVE_MAX
 
+STOCKOUT_S = 900.0
+LATE_S = 500.0
+"""From the growth to the end of the money, if all machines had run all the time."""
 SWEEPS_S = 120.0
 RESTART_S = 60.0
 
@@ -25,11 +28,11 @@ def shrink(reaction: str | None, **options: object) -> Scripted:
 
 
 def lose(case: Scripted) -> None:
-    case.stockout(900)
+    case.stockout(STOCKOUT_S)
     case.lose("worker-1")
     case.train(60)
     assert len(case.job.round.without) == 1, case.story
-    case.wait(900)
+    case.wait(STOCKOUT_S)
 
 
 def await_growth(case: Scripted, limit_s: float) -> float:
@@ -74,4 +77,21 @@ def test_cap_soon_after_a_growth_asks_again() -> None:
     assert case.job.state is JobState.CANCELLED, case.story
     lost_s = case.lost_work_s()
     assert max(lost_s.values()) <= 270, (lost_s, case.story)
+    case.check()
+
+
+def test_cap_while_a_growth_waits_for_the_programs_asks_again() -> None:
+    """The second directive to save is of the same round as the first."""
+    case = Scripted(3, options={"elastic": {"minReplicas": 2}, "maxCost": "0.90 USD"})
+    case.explored.reaction_to_save = GOES_ON
+    case.train()
+    case.wait(case.life_s - case.world.now_s - STOCKOUT_S - LATE_S)
+    lose(case)
+    case.wait(DAY_S)
+    asked = [line for line in case.story.splitlines() if "are asked to save" in line]
+    growth, cap = [line for line in asked if "already" not in line]
+    assert "worker 1 can join round 3" in growth, case.story
+    assert "maxCost" in cap, case.story
+    lost_s = case.lost_work_s()
+    assert max(lost_s["chief-0"], lost_s["worker-0"]) <= 270, (lost_s, case.story)
     case.check()

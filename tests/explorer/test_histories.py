@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -14,13 +16,15 @@ from tests.explorer.agent_host import VirtualRunState
 from tests.explorer.history import History
 from tests.explorer.processes import VirtualLauncher
 from tests.explorer.profiles import PROFILES
+from trainmaster.agent.control import state_file
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.saving import Saving
+from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.model.vm_config import ReceivedDirective
 from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, End, ExitCause, ReplicaExited
-from trainmaster.core.model import plan
+from trainmaster.core.model import cap
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import is_member
 from trainmaster.core.reconcile import desired
@@ -98,7 +102,7 @@ def cancel_late(patch: pytest.MonkeyPatch) -> None:
     """Cancel a job two minutes after it has cost its cap, and ask its programs to save then. Its
     VMs do not end themselves before.
     """
-    patch.setattr(plan, "COST_RESERVE_S", -120)
+    patch.setattr(cap, "COST_RESERVE_S", -120)
     patch.setattr(Job, "paid_until", property(lambda _: None))
 
 
@@ -146,6 +150,15 @@ def forget_starts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VirtualRunState, "_save", lambda _: None)
 
 
+def truncate_the_state_file(patch: pytest.MonkeyPatch) -> None:
+    """Write a new state file each time, for which a full disk has no room."""
+
+    def write(state: StoredState, path: Path) -> None:
+        path.write_bytes(state_file._encode(1, json.dumps(asdict(state)).encode()))
+
+    patch.setattr(StoredState, "save", write)
+
+
 def let_programs_run_on(patch: pytest.MonkeyPatch) -> None:
     """Start the agent again, and leave what the agent before it had started."""
     patch.setattr(VirtualLauncher, "clean_up", lambda _: None)
@@ -164,6 +177,7 @@ def let_programs_run_on(patch: pytest.MonkeyPatch) -> None:
         (forget_ends, "gang", 5, {"F2 innocent charged", "F2 unpaid"}),
         (exchange_ranks, "gang", 5, {"F2 innocent charged"}),
         (forget_starts, "agents", 0, {"F1 started twice on one machine"}),
+        (truncate_the_state_file, "full-disk", 33, {"F1 started twice on one machine"}),
         (let_programs_run_on, "agents", 8, {"two programs on one machine"}),
         (report_before_the_stop, "hangs", 9, {"F1 started beside another round"}),
     ],

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
+from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import quote
@@ -216,7 +216,8 @@ def shown(data: bytes) -> None:
 def charted(site: Site) -> Callable[[bytes], None]:
     """Show series of a job that a program wrote: lists of numbers under any labels.
 
-    Each number comes with its neighbours, because views compute with differences.
+    Views compute with differences: each number comes with its neighbours, or, in a series that is
+    `alone`, without them.
     """
 
     def read(data: bytes) -> None:
@@ -255,9 +256,11 @@ def _series(data: bytes) -> Iterator[tuple[Metric, dict[Label, str], list[float]
             if label is not Label.JOB
             if label in series
         }
-        numbers = [number for value in series["values"][:20] for number in _neighbours(value)]
-        if numbers:
-            yield metric, labels, numbers
+        numbers = [_neighbours(value) for value in series["values"][:20]]
+        if "alone" in series:
+            numbers = [found[:1] for found in numbers]
+        if any(numbers):
+            yield metric, labels, [*chain.from_iterable(numbers)]
 
 
 def _neighbours(value: object) -> list[float]:
@@ -278,6 +281,7 @@ def entrances() -> Mapping[str, Entrance]:
     world, site = World(), Site()
     world.start_running()
     site.world.start_running()
+    site.world.wait(3600)  # so that charts have an hour of values
     site.open()
     message = agent_message()
     envelope = {
@@ -346,6 +350,7 @@ def entrances() -> Mapping[str, Entrance]:
         yaml.safe_dump(a_spec()).encode(),
         yaml.safe_dump(manifest).encode(),
     ]
+    running = {"attempt": "1", "incarnation": "1"}
     record = (8).to_bytes(8, "little") + b"\0" * 4 + b"\x09" + b"\0" * 7 + b"\0" * 4
     token = (
         base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"1"}')
@@ -399,11 +404,12 @@ def entrances() -> Mapping[str, Entrance]:
             charted(site),
             [
                 [
-                    {"name": "share", "source": "reported", "values": [0.1, 0.2]},
-                    {"name": "step", "source": "printed", "values": [2**53, 1]},
-                    {"name": "steps", "attempt": "1", "incarnation": "1", "values": [2**53]},
-                    {"name": "metric/loss", "values": [1.7e308, -1.7e308, 5e-324]},
+                    {**running, "name": "share", "source": "reported", "values": [0.1, 0.2]},
+                    {**running, "name": "step", "source": "printed", "values": [2**53, 1]},
+                    {**running, "name": "steps", "values": [2**53]},
+                    {**running, "name": "metric/loss", "values": [1.7e308, -1.7e308, 5e-324]},
                 ],
+                [{**running, "name": "metric/loss", "alone": 1, "values": [1e18, 1e18]}],
                 [
                     {"metric": metric, "task_id": "chief-0", "gpu": "0", "values": [0, 1e308]}
                     for metric in RESOURCES

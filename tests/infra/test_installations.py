@@ -15,7 +15,7 @@ import pytest
 from tests.infra.conftest import SSH_USERS, Plan
 from tests.infra.test_conditions import conditions, is_met
 from tests.support.jobs import CHIEF
-from trainmaster.core.model.installation import VARIABLE, own
+from trainmaster.core.model.installation import VARIABLE, name_in_installation
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.settings import Settings
 from trainmaster.wiring.installation import worker_account_of
@@ -148,13 +148,19 @@ def test_functions_and_commands_use_the_names_of_their_installation(
 ) -> None:
     monkeypatch.setenv(VARIABLE, LONGEST)
     for name, environment in named.environments().items():
-        assert name.startswith(own("trainmaster-"))
-        if name not in {own("trainmaster-job-webhook"), own("trainmaster-job-chat")}:
+        assert name.startswith(name_in_installation("trainmaster-"))
+        if name not in {
+            name_in_installation("trainmaster-job-webhook"),
+            name_in_installation("trainmaster-job-chat"),
+        }:
             assert environment[VARIABLE] == LONGEST
-            assert environment["TRAINMASTER_BUCKET"] == f"my-project-{own('trainmaster')}"
+            assert (
+                environment["TRAINMASTER_BUCKET"]
+                == f"my-project-{name_in_installation('trainmaster')}"
+            )
     Settings.model_validate({"project": "my-project", "installation": LONGEST})
     (database,) = named.of("google_firestore_database").values()
-    assert database["name"] == own("(default)")
+    assert database["name"] == name_in_installation("(default)")
     accounts = {account["account_id"] for account in named.of("google_service_account").values()}
     assert worker_account_of("my-project").partition("@")[0] in accounts
 

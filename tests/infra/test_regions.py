@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.infra.conftest import Plan
 
 REGION = "europe-west1"
+PLACES = {"location", "location_id", "locations", "region", "replicas", "zone"}
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +19,24 @@ def european(planned: Callable[..., Plan]) -> Plan:
     return planned(region=REGION)
 
 
+def places_in(value: object) -> Iterator[object]:
+    """Yield the values of all arguments that name a place, also such as `US` and `nam5`."""
+    if isinstance(value, list):
+        for item in value:
+            yield from places_in(item)
+    if isinstance(value, dict):
+        yield from (value[name] for name in PLACES & value.keys() if value[name])
+        yield from places_in([*value.values()])
+
+
 def test_everything_of_an_installation_in_europe_is_in_europe(european: Plan) -> None:
     (subnetwork,) = european.of("google_compute_subnetwork").values()
     (router,) = european.of("google_compute_router").values()
     assert (subnetwork["region"], router["region"]) == (REGION, REGION)
     assert european.environments()["trainmaster-provision"]["TRAINMASTER_REGIONS"] == REGION
-    resources = json.dumps([resource.values for resource in european.resources])
+    values = [resource.values for resource in european.resources]
+    assert set(places_in(values)) == {REGION}
+    resources = json.dumps([*values, european.outputs])
     elsewhere = re.findall(r"\b(?:us|asia|europe)-(?:\w+?)\d(?:-[a-f])?\b", resources)
     assert set(elsewhere) == {REGION}
     assert not european.warnings()

@@ -262,7 +262,12 @@ def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
             name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")
         }
         config = SimpleNamespace(
-            job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics
+            job_id="digits_1",
+            task_type="worker",
+            vm_generation=2,
+            project="p",
+            topics=topics,
+            tenure_key="",
         )
         replica_id = SimpleNamespace(
             index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711")

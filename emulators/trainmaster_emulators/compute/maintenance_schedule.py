@@ -2,7 +2,7 @@
 
     instance/upcoming-maintenance   {} ──► {"window_start_time": …}
 
-At that time, ordinary maintenance begins:
+Shortly before that time, ordinary maintenance is announced, which every VM gets:
 
     instance/maintenance-event      NONE ──► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
 
@@ -31,9 +31,10 @@ WINDOW: Final = timedelta(hours=2)
 
 
 def announce(lifecycle: Lifecycle, instance: Instance, in_s: float) -> Json:
-    """Announce maintenance that begins after `in_s`, and return the announcement.
+    """Announce that the VM is stopped for maintenance in `in_s` seconds; return the announcement.
 
-    The VM is stopped at that time, unless it has been deleted or restarted before.
+    It is stopped unless it has been deleted or restarted before. Raises ApiError (400) if it has no
+    GPU or is powered off.
     """
     if instance.metadata_tree is None or not instance.properties.accelerators:
         raise ApiError(
@@ -50,6 +51,7 @@ def announce(lifecycle: Lifecycle, instance: Instance, in_s: float) -> Json:
 
 
 def make_announcement(start: datetime) -> Json:
+    """Return the value of the metadata key, for maintenance that begins at `start`."""
     return {
         "can_reschedule": "true",
         "latest_window_start_time": _text(start),
@@ -62,6 +64,7 @@ def make_announcement(start: datetime) -> Json:
 
 
 def _begin(lifecycle: Lifecycle, instance: Instance, boot: int, in_s: float) -> None:
+    """Stop the VM in `in_s` seconds, after ordinary notice, if this boot still runs then."""
     notice_s = min(in_s, lifecycle.timing.maintenance_notice_s)
     time.sleep(in_s - notice_s)
     if instance.boots == boot and instance.status is Status.RUNNING:

@@ -41,9 +41,10 @@ class Policy:
 
 
 class PolicyStore:
-    """The policies of one project.
+    """The policies of one project. Thread-safe.
 
-    `instances` returns all VMs. The caller holds the cloud's lock.
+    `instances` returns all VMs. Whoever calls `check` before it creates a VM holds the lock of the
+    instances meanwhile, so that no other VM takes the policy to another zone.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class PolicyStore:
                 raise invalid("resource.resourcePolicies", name, why)
 
     def _users(self, policy: Policy) -> list[Instance]:
+        """Return the VMs that were created with the policy."""
         return [
             instance
             for instance in self._instances()
@@ -149,6 +151,7 @@ class PolicyStore:
         return policy
 
     def _done(self, type_: str, policy: Policy, request_id: str | None) -> Operation:
+        """Return an operation on the policy that has already finished."""
         link = self._link(policy)
         scope = ("regions", policy.region)
         operation = self._operations.begin(

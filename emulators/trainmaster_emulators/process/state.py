@@ -29,9 +29,9 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-import trainmaster_emulators
 from trainmaster.errors import PermanentError
 from trainmaster.settings import PREFIX, Settings
+from trainmaster_emulators import checkout
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.realism.call_access import INFRA
 
@@ -84,12 +84,10 @@ FUNCTIONS: Final = (
     "tune",
     "sweep",
 )
-ROOT: Final = trainmaster_emulators.ROOT
+ROOT: Final = checkout.ROOT
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
 IMAGES: Final = (
-    _CACHE.expanduser() / "trainmaster" / "images"
-    if trainmaster_emulators.IS_INSTALLED
-    else ROOT / ".images"
+    _CACHE.expanduser() / "trainmaster" / "images" if checkout.IS_INSTALLED else ROOT / ".images"
 )
 """Folder of the runtime images.
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster_emulators import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 INFRA: Final = ROOT / "infra"
 TABLE_FILE: Final = "grants.csv"

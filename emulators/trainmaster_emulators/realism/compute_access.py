@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster_emulators.realism.call_access import Access
 
 PROVISION: Final = "provision"
@@ -92,7 +92,11 @@ def vm_prefix(infra: Path) -> str:
     """Return the prefix of VM names that the condition of the grant requires; empty if there is no
     such condition.
     """
-    return own("tm-") if _CONDITION in (infra / ROLES_FILE).read_text(encoding="utf-8") else ""
+    return (
+        name_in_installation("tm-")
+        if _CONDITION in (infra / ROLES_FILE).read_text(encoding="utf-8")
+        else ""
+    )
 
 
 def refused_vm(

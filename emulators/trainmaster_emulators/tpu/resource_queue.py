@@ -1,4 +1,5 @@
-"""The states of queued resources over time.
+"""The states of Cloud TPU's queued resources (requests for TPU nodes that wait for capacity) over
+time.
 
 Each resource has a thread, from its creation until its node has ended.
 
@@ -44,6 +45,7 @@ Source: Cloud TPU, queuedResources.delete.
 """
 _LOST: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
 POLL_S: Final = 0.05
+"""Interval at which threads look for a change."""
 
 
 class TpuQueue:
@@ -97,6 +99,7 @@ class TpuQueue:
     # On threads
 
     def _run(self, queued: QueuedResource, operation: Operation) -> None:
+        """Lead the resource through all of its states. The operation ends with the first one."""
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
         response = {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[V2])}
@@ -150,6 +153,7 @@ class TpuQueue:
             if ends_at is not None and datetime.now(UTC) >= ends_at:
                 self._delete_node(queued)
             time.sleep(POLL_S)
+        # A node with a run limit is taken to have been deleted at its end, even by a user.
         is_deleted_by_user = node.state is NodeState.DELETING and ends_at is None
         queued.initiator = "USER" if is_deleted_by_user else "SERVICE"
         if self._enter(queued, QueueState.SUSPENDING, only_if=QueueState.ACTIVE):
@@ -159,6 +163,7 @@ class TpuQueue:
             self._enter(queued, QueueState.SUSPENDED, only_if=QueueState.SUSPENDING)
 
     def _remove(self, queued: QueuedResource, operation: Operation, *, with_node: bool) -> None:
+        """Remove the resource, after its node if `with_node`."""
         self._pause()
         while with_node and self._node(queued) is not None:
             self._delete_node(queued)
@@ -186,6 +191,9 @@ class TpuQueue:
     def _enter(
         self, queued: QueuedResource, state: QueueState, *, only_if: QueueState | None = None
     ) -> bool:
+        """Enter a state; return whether it was entered. Never leave DELETING, nor a state other
+        than `only_if`, if given.
+        """
         with queued.transition_lock:
             if queued.state is QueueState.DELETING or only_if not in (None, queued.state):
                 return False
@@ -193,6 +201,7 @@ class TpuQueue:
             return True
 
     def _pause(self) -> None:
+        """Wait as long as a step takes, with the delay of a fault."""
         time.sleep(self._cloud.lifecycle.timing.step_s + self._cloud.faults.now.slow_s)
 
     def _begin(self, queued: QueuedResource, verb: str) -> Operation:

@@ -1,4 +1,8 @@
-"""The stack of `trainmaster local run`: on the emulators, or with in-memory adapters."""
+"""The stack on which `trainmaster local run` runs an example job.
+
+The VMs are processes of this machine in any case. The control plane (functions, Firestore, Pub/Sub)
+runs on Google's emulators or, where these cannot run, in this process with adapters in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from trainmaster_emulators.stack import client_configuration, stack
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """A stack that is ready, and its adapters."""
+    """A stack that is ready, and the adapters that read its state."""
 
     state: StackState
     store: Store
@@ -27,6 +31,11 @@ class RunningStack:
 def example_stack(
     state_dir: Path, config: StackConfig, *, in_memory: bool
 ) -> Iterator[RunningStack]:
+    """Start a stack; stop it at the end of the `with` block.
+
+    `settings()`, which the adapters use, reads the environment once; so that is set first. Google's
+    clients take seconds to import, which `--help` and a wrong argument need not wait for.
+    """
     with ExitStack() as ended:
         control = None
         if in_memory:

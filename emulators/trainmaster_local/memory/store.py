@@ -1,4 +1,9 @@
-"""The Store port in memory: one lock for all jobs, and versions of documents as tokens."""
+"""The Store port in memory, for tests, the simulator and a stack without emulators.
+
+It keeps the promises of the Firestore adapter, which the same contract tests check: what is read
+comes with tokens, the versions of the documents, and a commit fails if one of the documents that it
+changes has another version by then. One lock makes each call atomic.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +43,7 @@ from trainmaster_local.memory.leases import Leases
 from trainmaster_local.memory.stored_job import StoredJob
 
 JOB = "job"
+"""Key of the job's version among the tokens. Replicas have their own keys."""
 
 
 class MemoryStore(Incidents, Leases):
@@ -109,27 +115,39 @@ class MemoryStore(Incidents, Leases):
                 raise ConflictError("another job was admitted since the admission token was taken")
             tokens = loaded.tokens if loaded else {}
             _check_versions(stored, change, tokens, entry.job_id)
-            machines = change.machines
-            if machines is not None:
-                current = self._machine_sets.get(machines.set_id)
-                expected = tokens.get(MACHINES)
-                _check(current.version if current else None, expected, machines.set_id)
-                self._machine_sets[machines.set_id] = machines
+            self._check_machines(change.machines, tokens)
             if stored is None:
-                if change.job is None:
-                    raise ConflictError(f"there is no job {entry.job_id}")
-                stored = StoredJob(change.job)
-                self._jobs[entry.job_id] = stored
-                self._ids_by_hash[job_hash(entry.job_id)].append(entry.job_id)
-            stored.job = change.job or stored.job
-            stored.replicas.update({replica.key: replica for replica in change.replicas})
-            self._commits += 1
-            stored.ledger[entry.key] = entry
-            stored.commits[entry.key] = self._commits
-            if entry.is_pending:
-                stored.pending[entry.key] = None
+                stored = self._add_job(change, entry.job_id)
+            self._write(stored, entry, change)
             if admission_token is not None:
                 self._admissions += 1
+
+    def _check_machines(self, machines: MachineSet | None, tokens: Mapping[str, object]) -> None:
+        """Raise ConflictError if a machine set that changes is not as it was read."""
+        if machines is None:
+            return
+        current = self._machine_sets.get(machines.set_id)
+        _check(current.version if current else None, tokens.get(MACHINES), machines.set_id)
+
+    def _add_job(self, change: Change, job_id: str) -> StoredJob:
+        if change.job is None:
+            raise ConflictError(f"there is no job {job_id}")
+        stored = StoredJob(change.job)
+        self._jobs[job_id] = stored
+        self._ids_by_hash[job_hash(job_id)].append(job_id)
+        return stored
+
+    def _write(self, stored: StoredJob, entry: LedgerEntry, change: Change) -> None:
+        """Write everything that a commit changes, after all of its checks."""
+        if change.machines is not None:
+            self._machine_sets[change.machines.set_id] = change.machines
+        stored.job = change.job or stored.job
+        stored.replicas.update({replica.key: replica for replica in change.replicas})
+        self._commits += 1
+        stored.ledger[entry.key] = entry
+        stored.commits[entry.key] = self._commits
+        if entry.is_pending:
+            stored.pending[entry.key] = None
 
     def kept_machines(self) -> tuple[LoadedSet, ...]:
         with self._lock:
@@ -138,6 +156,7 @@ class MemoryStore(Incidents, Leases):
         return tuple(LoadedSet(machines, machines.version) for machines in kept)
 
     def _loaded(self, state: State) -> Loaded:
+        """Return what was read, with the job's machine set and the version of each document."""
         tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
         machines = None
         if state.job.machines is not None:
@@ -312,6 +331,7 @@ class MemoryStore(Incidents, Leases):
     def owner_of_vm(self, name: str) -> VmOwner | None:
         parts = name.rsplit("-", 3)  # a VM's name ends with hash, task type and index
         vm_hash = parts[-3] if len(parts) > 2 else ""  # noqa: PLR2004
+        # The VMs of a machine set keep the name of the job that created them, whichever has them.
         with self._lock:
             for job_id in self._ids_by_hash.get(vm_hash, ()):
                 job = self._jobs[job_id].job

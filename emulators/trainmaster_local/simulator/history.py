@@ -1,4 +1,8 @@
-"""One history: from the submission of its jobs until they have ended and all VMs are gone.
+"""One simulated history: from the submission of its jobs until they and all VMs have ended.
+
+The flows, rules and stores are those of the product or pass its contract tests. Clouds, agents,
+programs and time are simulated, with faults drawn from a seed. After each step, invariants compare
+what the control plane did with what really happened; a seed repeats a history exactly.
 
 0 ─── jobs submitted ─── faults ─── faults_s ─── no faults ─── all ended, all VMs gone ─── or
 horizon_s: a violation
@@ -36,6 +40,7 @@ from trainmaster_local.simulator.world.vm import SimVm, VmPool
 from trainmaster_local.simulator.world.vm_faults import VmFaults
 
 SWEEP_S: Final = 60.0
+"""Interval of Cloud Scheduler's calls of the sweep."""
 TRACE_LINES_SHOWN: Final = 120
 
 
@@ -104,7 +109,9 @@ class History:
             raise ViolationError(f"dead letters: {letters}")
 
     def outcome(self, *, digest: bool = False) -> Outcome:
-        """Return the result of the history, with a hash of its trace if `digest`."""
+        """Return the result of the history, mostly of its first job; with a hash of its trace if
+        `digest`.
+        """
         job_id = self.scenario.jobs[0].job_id
         invariants = self.jobs[job_id]
         if invariants.job is None:
@@ -121,10 +128,11 @@ class History:
             decisions=Counter(entry.decision.action.kind for entry in self.store.ledger(job_id)),
             steps=len(self.context.trace_lines),
             digest=self.context.digest() if digest else "",
-            states=Counter(entry.job.state.value for entry in self.jobs.values() if entry.job),
+            states=Counter(other.job.state.value for other in self.jobs.values() if other.job),
         )
 
     def _make_agents(self, vm: SimVm) -> tuple[SimAgent, ...]:
+        """Return an agent for each host of the VM; plan the VM's faults when it first boots."""
         training = self.trainings[vm.job_id]
         hosts = range(vm.hosts) if vm.hosts > 1 else (None,)
         agents = tuple(

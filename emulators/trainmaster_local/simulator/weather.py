@@ -1,5 +1,7 @@
 """Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several
-zones share.
+zones share. The Compute emulator has it as a fault, and tests search for capacity under it.
+
+A process is on and off in turns. Each letter is one:
 
     G  family, everywhere      ┐
     R  family, region          ├─ all on: room for Spot VMs ┐
@@ -28,28 +30,39 @@ BEGIN_S: Final = -4 * 3600.0
 
 Searches begin at 0, and know what other jobs found before.
 """
+# Periods are short or long. Each has an exponential distribution.
 SHORT_OFF_S: Final = 20 * MINUTE_S
+"""Mean of the short off periods."""
 LONG_OFF_S: Final = 300 * MINUTE_S
+"""Mean of the long ones."""
 SHORT_OFF_SHARE: Final = 0.8
+"""Share of the off periods that are short."""
 SHORT_ON_SHARE: Final = 0.75
+"""Share of the on periods that are short."""
 SHORT_ON_MAX_S: Final = 45 * MINUTE_S
+"""Longest mean of the short on periods."""
 ROOM: Final = 64
 """VMs that an on period usually has room for."""
 NARROW_SHARE: Final = 0.06
 """Share of on periods with room for 1 to 15 VMs."""
 OFFERING_REGIONS: Final = 0.85
+"""Share of the regions that offer a machine family."""
 OFFERING_ZONES: Final = 0.7
+"""Share of the zones of such a region that do."""
 NAMING_SHARE: Final = 0.6
 """Share of the errors that name zones at all."""
 NAMED_SHARES: Final = (0.1, 0.8)
 """Share of the zones that such an error names: of those without room, and of those with room."""
 ADVICE: Final = (0.9, 0.5, 0.1)
+"""Chances that Google's advice estimates."""
 ADVICE_SHARES: Final = ((10, 15, 75), (80, 15, 5))
 """How often advice has these values, in percent: without room, and with room."""
 ADVICE_AGE_S: Final = 5 * MINUTE_S
 
 
 class Climate(StrEnum):
+    """How scarce capacity is."""
+
     MILD = "mild"
     SCARCE = "scarce"
     FAMINE = "famine"
@@ -81,18 +94,26 @@ class Alternating:
     """
 
     def __init__(self, rng: random.Random, share: float, scale: float) -> None:
-        """`share`: of the time in which it is on. `scale`: of the off times."""
+        """`share`: of the time in which it is on. `scale`: factor of the off periods.
+
+        The on periods are as long as the share needs.
+        """
         share = min(max(share, 0.02), 0.98)
         self._rng = rng
         off = (scale * SHORT_OFF_S, scale * LONG_OFF_S)
-        mean = share / (1 - share) * (SHORT_OFF_SHARE * off[0] + (1 - SHORT_OFF_SHARE) * off[1])
-        short = min(0.35 * mean, SHORT_ON_MAX_S)
-        self._means = (off, (short, (mean - SHORT_ON_SHARE * short) / (1 - SHORT_ON_SHARE)))
+        off_mean = SHORT_OFF_SHARE * off[0] + (1 - SHORT_OFF_SHARE) * off[1]
+        on_mean = share / (1 - share) * off_mean
+        short_on = min(0.35 * on_mean, SHORT_ON_MAX_S)
+        long_on = (on_mean - SHORT_ON_SHARE * short_on) / (1 - SHORT_ON_SHARE)
+        self._means = (off, (short_on, long_on))
+        """Means of short and long periods: off, on."""
         self._begins_on = rng.random() < share
+        # In the stationary state, a moment lies in a short period as often as these fill the time.
         means = self._means[self._begins_on]
         first = self._short_share(is_on=self._begins_on)
         is_short = rng.random() < first * means[0] / (first * means[0] + (1 - first) * means[1])
         self._changes = [BEGIN_S + rng.expovariate(1 / means[0 if is_short else 1])]
+        """When it changes, as far as that has been drawn."""
 
     def is_on(self, at_s: float) -> bool:
         return self._begins_on != bool(bisect_right(self._changes, at_s, hi=self._reach(at_s)) % 2)
@@ -105,6 +126,7 @@ class Alternating:
         return bisect_right(self._changes, at_s, hi=self._reach(at_s))
 
     def _reach(self, at_s: float) -> int:
+        """Draw changes until one is after this time; return how many there are."""
         while self._changes[-1] <= at_s:
             is_on = self._begins_on != bool(len(self._changes) % 2)
             means = self._means[is_on]
@@ -119,6 +141,7 @@ class Alternating:
 
 @cache
 def is_offered(seed: int, zone: str, family: str) -> bool:
+    """Whether the zone has machines of the family at all."""
     places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
     draws = [
         (random.Random(f"{seed}/offer/{family}/{place}").random(), share)  # noqa: S311

@@ -1,4 +1,7 @@
-"""`linear_learner`: a linear model for classes or numbers.
+"""`linear_learner`: a linear model for classes or numbers, one of the service's algorithms.
+
+A job that names it as its `algorithm` runs this program on its VMs. There the package is named
+`algorithms`, without the rest of Trainmaster; hence the relative imports.
 
     python -m algorithms.linear_learner --job-dir gs://B/D --training_data_path gs://B/t.csv \
         --preprocess --model_type regression --max_steps 2000

@@ -1,7 +1,8 @@
 """All methods of the API: address, required permission, handler.
 
-Source of the addresses: both discovery documents, except for `submit` and `explain`, which are
-Trainmaster's own.
+The API has the methods of two services, so that their clients work unchanged: AI Platform Training
+(`/projects/P/jobs`) and Vertex AI (`/projects/P/locations/L/…`). Source of the addresses: the
+discovery documents of both, except for `submit` and `explain`, which are Trainmaster's own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Route:
     address: str
     """Path with variables in `{}`."""
     permission: str | None
-    """None: any caller with a valid token."""
+    """Permission of IAM that the caller needs in the project; None: a valid token is enough."""
     handle: Handler
     creates_job: bool = False
     """Such requests have a quota of their own."""

@@ -53,7 +53,7 @@ def submit(call: Call, service: Service) -> Json:
     """Return the job as the API of its kind shows it."""
     body = parse_document(call.request.body, BODY_NAME)
     file_name = _text(body, "fileName")
-    region = _text(body, "region")
+    region = _text(body, "region") or None
     at = jobs.submission_time(_text(body, "time"), service)
     document = read_document(_text(body, "document").encode(), file_name or _UNNAMED, region)
     if file_name:

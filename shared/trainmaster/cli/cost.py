@@ -100,6 +100,8 @@ def cost(
             for name, row in rows
         ],
     )
+    if jobs and by != USER and not any(label.key == by for job in jobs for label in job.labels):
+        complain(f"None of these {len(jobs)} jobs has the label {by}.")
     if has_more:
         complain(
             f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise"

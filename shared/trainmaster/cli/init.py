@@ -11,7 +11,7 @@ import typer
 from trainmaster.cli.installation import choose_installation, gcloud_property
 from trainmaster.cli.options import given
 from trainmaster.cli.output import say
-from trainmaster.core.model.installation import checked, own
+from trainmaster.core.model.installation import checked, name_in_installation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster.wiring.installation import (
@@ -96,6 +96,10 @@ def init(
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
     new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
-    kept = stored if before == name else {"bucket": f"{project}-{own('trainmaster', name)}"}
+    kept = (
+        stored
+        if before == name
+        else {"bucket": f"{project}-{name_in_installation('trainmaster', name)}"}
+    )
     remember({**kept, **{field: value for field, value in new.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

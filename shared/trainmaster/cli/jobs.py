@@ -250,7 +250,7 @@ def compare(
         if rows:
             cells = [[name, *map(_cell_of_comparison, values)] for name, values in rows.items()]
             print_table([title, *ids], cells)
-    if not differences:
+    if not differences and len(jobs) > 1:
         say("The specs do not differ.")
 
 

@@ -14,10 +14,11 @@ import typer
 
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
-from trainmaster.cli.options import JobId, OutputFormat, parse_duration
+from trainmaster.cli.options import JobId, OutputFormat, parse_duration, parse_replica
 from trainmaster.cli.output import Format, complain
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
+from trainmaster.core.reporting.job_log import SERVICE, task_name
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.log_reader import (
@@ -58,7 +59,8 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")
     ] = False,
     task: Annotated[
-        str | None, typer.Option("--task-name", help="Only this task, such as worker-replica-0.")
+        str | None,
+        typer.Option("--task-name", help="Only this replica, such as worker-0, or `service`."),
     ] = None,
     severity: Annotated[
         str | None, typer.Option(help="Only this severity or higher, such as WARNING.")
@@ -83,8 +85,10 @@ def logs(
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
     filters: list[str] = []
+    dialect = job.plan.origin.dialect
     if task is not None:
-        filters.append(f'{TASK}="{task}"')
+        name = task if task == SERVICE else task_name(parse_replica(task, job), dialect)
+        filters.append(f'{TASK}="{name}"')
     if trial_number(job_id):
         filters.append(f'{TRIAL}="{trial_number(job_id)}"')
     if severity is not None:

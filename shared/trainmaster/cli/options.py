@@ -9,8 +9,9 @@ import typer
 
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.output import Format
-from trainmaster.core.model.job import State
+from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.reporting.job_log import replica_named
 from trainmaster.errors import PermanentError
 
 DEFAULT_REGION: Final = "us-central1"
@@ -57,16 +58,13 @@ def parse_duration(text: str) -> float:
     return value
 
 
-def parse_replica(text: str, state: State) -> ReplicaId:
-    """Return the replica of `worker-1` or `worker 1`.
+def parse_replica(text: str, job: Job) -> ReplicaId:
+    """Return the replica that users call so, in any of the forms of `replica_named`.
 
     Raises PermanentError if the job has no such replica.
     """
-    try:
-        replica_id = ReplicaId.parse(text.replace(" ", "-"))
-    except ValueError:
-        replica_id = None
-    if replica_id not in state.job.plan.replica_ids:
-        known = ", ".join(str(known_id) for known_id in state.job.plan.replica_ids[:20])
-        raise PermanentError(f"{state.job.job_id} has no replica {text}. Its replicas: {known}")
+    replica_id = replica_named(text, job.plan)
+    if replica_id is None:
+        known = ", ".join(str(known_id) for known_id in job.plan.replica_ids[:20])
+        raise PermanentError(f"{job.job_id} has no replica {text}. Its replicas: {known}")
     return replica_id

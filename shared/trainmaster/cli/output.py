@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from trainmaster.jobspec.problems import InvalidJob
+
 
 ATTENTION: Final = "attention"
 """Column of tables whose texts need attention: they are yellow at a terminal."""
@@ -118,3 +120,12 @@ def literal_text(text: str) -> Text:
     from rich.text import Text
 
     return Text.from_ansi(make_visible(text))
+
+
+def problems_text(invalid: InvalidJob) -> str:
+    """Return the problems of a file, each on a line of its own, with a correct value."""
+    text = ""
+    for problem in invalid.problems:
+        end = "" if problem.problem.endswith("?") else "."
+        text += f"\n  {problem.field}: {problem.problem}{end} Example: {problem.example}"
+    return text

@@ -31,7 +31,7 @@ from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
@@ -158,7 +158,7 @@ def create(
         attributes = {"source": f"schedule:{name}/{user_name()}"}
         if no_overlap:
             attributes[OVERLAP] = FORBIDDEN
-        target = publication(project, attributes, own(topics.SUBMIT), data)
+        target = publication(project, attributes, name_in_installation(topics.SUBMIT), data)
     body = scheduler_job(_parent(location), _own_name(name), cron, time_zone, target)
     if dry_run:
         print_json(body)
@@ -285,7 +285,7 @@ def _own_name(name: str) -> str:
         raise PermanentError(
             f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly"
         )
-    return own(f"-{name}").removeprefix("-")
+    return name_in_installation(f"-{name}").removeprefix("-")
 
 
 def _parent(location: str) -> str:

@@ -29,7 +29,7 @@ from trainmaster.cli.installation import (
     user_name,
 )
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, complain, print_json, say
+from trainmaster.cli.output import Format, complain, print_json, problems_text, say
 from trainmaster.cli.staged_objects import StagedObjects
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
@@ -216,14 +216,6 @@ def check_document(document: dict[str, Any], default_job_id: str | None = None) 
             f"the job is not valid, and was not submitted:{problems_text(invalid)}"
         ) from None
     return spec.job_id or ""
-
-
-def problems_text(invalid: InvalidJob) -> str:
-    text = ""
-    for problem in invalid.problems:
-        end = "" if problem.problem.endswith("?") else "."
-        text += f"\n  {problem.field}: {problem.problem}{end} Example: {problem.example}"
-    return text
 
 
 def _refuse_options(*, asynchronous: bool, waits: bool) -> None:

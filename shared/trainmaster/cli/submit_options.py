@@ -1,4 +1,8 @@
-"""Options of `trainmaster submit`, without those for fields of the job file (`gcloud_flags`)."""
+"""The options of `trainmaster submit`, as types of the command's parameters.
+
+`cli.submit` declares its parameters with them: `project: options.Project = None`. Options that only
+set a field of the job file, such as `--region`, are made from a table (`gcloud_flags`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import typer
 from trainmaster.cli.options import given
 
 _program = partial(typer.Option, rich_help_panel="Program")
+"""An option in the section "Program" of the command's help."""
 
 JOB_HELP: Final = (
     "Job file, or the id of a job that the options describe. Needed unless --config is given."

@@ -12,9 +12,9 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.missing_lines import missing_lines
+from trainmaster.cli.missing_lines import missing_lines, unlogged_lines
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
-from trainmaster.cli.output import Format, print_json, say, warn
+from trainmaster.cli.output import Format, print_json, problems_text, say, warn
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, JobState, State
@@ -27,7 +27,7 @@ from trainmaster.core.reporting.explain import (
     rules_passed_over,
     shown_entries,
 )
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
@@ -71,14 +71,14 @@ def why(
         return
     store = open_store()
     state = find_job(store, job_id)
-    replica_id = parse_replica(replica, state) if replica else None
+    replica_id = parse_replica(replica, state.job) if replica else None
     ledger = store.ledger(job_id)
     if form is Format.JSON:
         _print_as_json(store, state, ledger, replica_id, everything=everything)
         return
     ending = ending_of(state.job, ledger)
     if replica_id is None:
-        say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
+        say(f"{state.job.job_id} was submitted {describe_submission(state.job)}.")
         if state.job.error_message:
             say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
@@ -89,7 +89,8 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    for sentence in missing_lines(state.job) if replica_id is None else ():
+    missing = missing_lines(state.job) if replica_id is None else ()
+    for sentence in (*unlogged_lines(ledger), *missing):
         warn(sentence)
     if ending:
         say(f"What to do: {ending.advice}")
@@ -184,7 +185,8 @@ def replay(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="Exit policy: show what it would have decided.",
+            help="Show what another exit policy would have decided: a file with `exitPolicy`, as in"
+            " a job file.",
         ),
     ] = None,
 ) -> None:
@@ -211,7 +213,7 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
     try:
         policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:
-        raise PermanentError(f"{path}: {invalid}") from None
+        raise PermanentError(f"{path} cannot be read:{problems_text(invalid)}") from None
     changed = differences(entries, policy)
     for difference in changed:
         actual = difference.entry.decision

@@ -1,4 +1,8 @@
-"""What pages read often, kept: the ledgers of jobs, and answers of Cloud Monitoring."""
+"""What the console reads often, kept: the ledgers of jobs, and answers of Cloud Monitoring.
+
+A ledger is a job's record of events and decisions. It only grows, except that entries whose effects
+are pending are marked later as done.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,9 @@ commit.
 METRICS_KEPT_S: Final = 60.0
 QUERIES_MAX: Final = 256
 
+_ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)
+"""Actions that end a job."""
+
 Entries = tuple[LedgerEntry, ...]
 
 
@@ -43,20 +50,19 @@ class _Known:
     """When the newest entry was first seen: no earlier than the entry's `at`."""
 
     def since(self, newest: datetime) -> datetime:
-        """Return the earliest `at` of an entry that was committed after the last read.
+        """Return the time from which entries are read again: that of the last read, less `OVERLAP`.
 
-        `newest`: the latest known one.
+        `newest`: the latest `at` of a known entry.
 
-        The time that has passed is counted by our own timer, so that a wrong clock of this machine
-        does no harm.
+        The clock of this machine may be wrong. So the time of the last read is that `at`, by the
+        writer's clock, and what our own timer has counted since the entry was first seen.
         """
-        return newest + timedelta(seconds=self.refreshed_at - self.newest_seen_at) - OVERLAP
+        until_last_read = timedelta(seconds=self.refreshed_at - self.newest_seen_at)
+        return newest + until_last_read - OVERLAP
 
 
 class LedgerCache:
-    """Reads the ledgers of jobs once, and after that only their new entries.
-
-    Thread-safe, one thread at a time.
+    """Reads the ledgers of jobs once, and after that only their new entries. Thread-safe.
 
     A page that is open polls every few seconds. Reading a whole ledger each time would cost a read
     per entry.
@@ -87,6 +93,7 @@ class LedgerCache:
             return known.entries
 
     def _refresh(self, job_id: str, known: _Known, now: float) -> _Known:
+        """Return what is known after a read of the recent entries, and of the pending ones."""
         newest = max((entry.at for entry in known.entries), default=None)
         if newest is None:
             return _Known(self._store.ledger(job_id), now, now, now)
@@ -118,9 +125,6 @@ def _is_final(entries: Entries) -> bool:
     return any(isinstance(entry.decision.action, _ENDS) for entry in entries) and not any(
         entry.is_pending for entry in entries
     )
-
-
-_ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)
 
 
 class MetricCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,10 @@ STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
 GROUPED: Final = (1e4, 1e12)
 """Numbers of this size are shown as 26,554; others have four digits."""
+
+
+LEAST_MARGIN: Final = 1e-3
+"""Above and below a large value that does not change, as a part of it: one more is the same."""
 
 
 class Scale(Enum):
@@ -49,8 +54,15 @@ class Scale(Enum):
             case Scale.RATE:
                 return 0.0, _ceiling(highest)
             case Scale.NUMBER:
-                lowest = min(values, default=0.0)
-                return (lowest, highest) if lowest < highest else (lowest - 1, highest + 1)
+                return _widened(min(values, default=0.0), highest)
+
+
+def _widened(lowest: float, highest: float) -> tuple[float, float]:
+    """Return the ends of an axis that has a length, also for a value that does not change."""
+    if lowest / 2 < highest / 2:  # `draw_chart` computes with halves
+        return lowest, highest
+    margin = max(1.0, abs(lowest) * LEAST_MARGIN)
+    return max(lowest - margin, -sys.float_info.max), min(highest + margin, sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Every time window and threshold of the rules, with its reason.
 
-A rule that can use a stored fact uses no window. Budgets are in `core.model.job`; times that a user
-sets are in `trainmaster.core.model.plan`.
+A rule that can use a stored fact uses no window. docs/rules.md has the numbers of the rules; each
+constant is used by few modules, which a search for its name finds. Budgets are in `core.model.job`;
+times that a user sets are in `core.model.plan`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from datetime import timedelta
 from typing import Final
 
 CHAIN_S: Final = 24 * 3600
-"""Added to the time limit of VMs that may be kept for other jobs.
+"""Longest time for which jobs may use the same VMs one after the other (`keepMachines`).
 
-Compute Engine changes the time limit of no running VM. So no chain of jobs gets longer than this.
+It is added to the time limit of VMs that may be kept, because Compute Engine changes the time limit
+of no running VM.
 """
 
 # Rule 4: lost VMs
@@ -25,12 +27,12 @@ heartbeat suspends it.
 """
 
 TAKE_TIMEOUT_S: Final = 3 * 60
-"""The same for a VM that a job has taken over from another one: it has booted, and its agent has
-written a heartbeat a moment before.
+"""`STARTUP_TIMEOUT_S` for a VM that a job has taken over from another one: it has booted, and its
+agent has written a heartbeat a moment before.
 """
 
 SETUP_MAX_S: Final = 3 * 3600
-"""How long it may take in spite of fresh heartbeats.
+"""How long the start may take in spite of fresh heartbeats, which suspend `STARTUP_TIMEOUT_S`.
 
 Packages that are built from source and the largest images take an hour; pip or the container engine
 may also hang beside an agent that works.
@@ -68,7 +70,8 @@ The rest beyond `OLD_HEARTBEAT` is for an unreachable metadata server: there is 
 """
 
 HELD_AGENT_TIMEOUT: Final = timedelta(minutes=5)
-"""The same while a held round waits for the agent's report.
+"""`AGENT_TIMEOUT` while a held round, the common start of all members of a job, waits for the
+agent's report.
 
 An agent that works reports within half a minute.
 """
@@ -139,7 +142,7 @@ can join, or the job is cancelled.
 """
 
 LAST_SAVE_MIN: Final = timedelta(minutes=2)
-"""The same before a job is cancelled at its `maxCost`. Nothing follows that could save what an
+"""`SAVE_MAX` before a job is cancelled at its `maxCost`. Nothing follows that could save what an
 earlier request did not, so it is shorter.
 """
 
@@ -220,7 +223,8 @@ pass leaves out what the one before requested last.
 """
 
 ADVICE_KEPT: Final = timedelta(minutes=10)
-"""How long all jobs use one answer of Google about capacity.
+"""How long all jobs use one answer of Compute Engine's `advice.capacity`, which estimates the
+chance that Spot VMs can be created in a zone.
 
 The quota of these calls is not documented.
 """
@@ -231,9 +235,8 @@ lacks the permission.
 """
 
 ADVICE_DOUBTED: Final = timedelta(minutes=30)
-"""Time in which a stockout loses half of its weight against advice.
-
-Advice knows the zone, and not what was refused.
+"""Time in which a stockout loses half of its weight against advice, which takes no account of what
+was refused to this job.
 """
 
 REFUSED_MAX: Final = timedelta(hours=1)
@@ -272,17 +275,18 @@ is computed again.
 """
 
 COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
-"""What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later.
+"""How long before its cost reaches its `maxCost` a job is cancelled: the sweep that finds it may
+come a minute late, and its VMs are paid for until they are gone.
 """
 
 UNPAID_S: Final = 60
-"""Seconds before a job can cost its `maxCost` at which its VMs end themselves, unless the cost has
-been computed again: for SIGTERM, and for their shutdown. The job is cancelled earlier, if functions
-run (`COST_RESERVE_S`).
+"""How long before a job can cost its `maxCost` its VMs end themselves, if no function has computed
+the cost again: time for SIGTERM, and for their shutdown. As long as functions run, they cancel the
+job earlier (`COST_RESERVE_S`).
 """
 
 COST_SAVE_S: Final = 2 * 60
-"""Seconds before that in which all programs are asked to save: as long as a save takes that fits a
-preemption notice, and the next sweep after it. A job on cheaper machines than its dearest ones has
-more.
+"""How long before the cancellation at `COST_RESERVE_S` all programs are asked to save: time for a
+save that fits a preemption notice, and until the next sweep. The cost is computed for the dearest
+machines that the job may get; on cheaper ones it has more time.
 """

@@ -3,6 +3,11 @@
 The phases in which there is a VM (`PAID`) are charged, each at the price of the VM that the replica
 had: a replica may change from Spot to on-demand VMs. Discounts, networks, storage and images are
 not included.
+
+A job whose file lists alternatives (`trainmaster.placement`) has a candidate for each zone of each
+alternative; `ranked_by_price` sorts them for a job that asks for the cheapest (`anyOf`).
+
+A price or cost that is not known is the value `Unknown`, which says why.
 """
 
 from __future__ import annotations
@@ -29,11 +34,12 @@ from trainmaster.cost.sku_resources import CONTINENTS, GIB, Resource
 
 SECONDS_PER_HOUR: Final = Decimal(3600)
 RUN_HOURS: Final = 24
-"""Hours over which the transfer of a start is spread when candidates are compared."""
+"""Hours over which the price of the data that a start reads is spread when candidates are compared.
+"""
 BAND: Final = 1.15
 """Ratio of two prices that still count as equal."""
 LAST: Final = 1_000
-"""Rank of a candidate whose price is unknown."""
+"""Rank of a candidate whose price is unknown: after all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,9 @@ class JobCost:
     by_attempt: Mapping[int, Mapping[Phase, Decimal]]
     """Attempt → phase → amount. Phases without a VM are left out."""
     lost_at_least: Decimal
+    """Part of the total for work that was lost, because no checkpoint had it: lower bound."""
     lost_at_most: Decimal
+    """Upper bound of the same."""
 
     @property
     def total(self) -> Decimal:
@@ -66,11 +74,15 @@ def job_cost(
 ) -> JobCost | Unknown:
     """Return the cost until the job's end, or until now.
 
-    Unknown: the price of a machine that the job had is unknown.
+    `spans`: what each replica did, and when. `written`: when objects below the job's output folder
+    were written, which bounds the lost work. Unknown: the price of a machine that the job had is
+    unknown.
     """
     hourly: dict[tuple[TaskType, PriceClass, int], Decimal | Unknown] = {}
+    """Prices of a role's machine that were computed already."""
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_per_s: dict[tuple[ReplicaId, int, int], Decimal] = {}
+    """Replica, attempt, incarnation → price of its machine."""
     for span in spans:
         if span.phase not in PAID:
             continue
@@ -136,7 +148,7 @@ def transfer_price(
 def ranked_by_price(
     plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]
 ) -> Plan:
-    """Return the plan of `anyOf` with its candidates ranked by price.
+    """Return a plan with its candidates ranked by price; VMs are requested in the order of ranks.
 
     Without prices it stays as it is.
 

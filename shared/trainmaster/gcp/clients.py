@@ -23,7 +23,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession, Request
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import PermanentError, TemporaryError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def firestore_client(project: str) -> firestore.Client:
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
     # Firestore's client makes anonymous credentials for an emulator by itself; Storage's does not.
     own_credentials = None if is_emulated else credentials()
-    return firestore.Client(project, own_credentials, database=own("(default)"))
+    return firestore.Client(project, own_credentials, database=name_in_installation("(default)"))
 
 
 def publisher() -> PublisherClient:

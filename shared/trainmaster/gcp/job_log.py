@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
-from trainmaster.core.model.installation import LOG_ID, own
+from trainmaster.core.model.installation import LOG_ID, name_in_installation
 from trainmaster.core.model.job import public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import SERVICE, ServiceLine
@@ -56,7 +56,7 @@ class CloudJobLog:
         ml_job = {"job_id": job_id, "task_name": SERVICE}
         generic_task = {
             "location": "global",
-            "namespace": own(LOG_ID),
+            "namespace": name_in_installation(LOG_ID),
             "job": job_id,
             "task_id": SERVICE,
         }
@@ -84,7 +84,7 @@ class CloudJobLog:
             labels["ml.googleapis.com/trial_id"] = trial
         self._client.logging_api.write_entries(
             [_entry(line) for line in lines],
-            logger_name=f"projects/{self._project}/logs/{own(LOG_ID)}",
+            logger_name=f"projects/{self._project}/logs/{name_in_installation(LOG_ID)}",
             resource={"type": resource_type, "labels": {"project_id": self._project, **resource}},
             labels=labels,
             partial_success=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trainmaster.core.model.installation import LOG_ID, own
+from trainmaster.core.model.installation import LOG_ID, name_in_installation
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.rest_api import RestApi
 
@@ -39,7 +39,7 @@ class LogEntries:
         timeout_s: float = PAGE_TIMEOUT_S,
     ) -> None:
         self._project = project
-        self._log = f"projects/{project}/logs/{own(LOG_ID, installation)}"
+        self._log = f"projects/{project}/logs/{name_in_installation(LOG_ID, installation)}"
         self._api = RestApi(GOOGLE, endpoint, timeout_s)
 
     def page(

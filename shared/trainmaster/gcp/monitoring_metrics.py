@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.gcp.errors import google_errors, is_refusal, translate
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.ports.metrics import (
@@ -79,7 +79,7 @@ def metric_filter(query: MetricQuery) -> str:
     parts = [
         f'metric.type = "{PREFIX}/{query.metric}"',
         'resource.type = "generic_task"',
-        f'resource.labels.namespace = "{own(NAMESPACE)}"',
+        f'resource.labels.namespace = "{name_in_installation(NAMESPACE)}"',
     ]
     if query.job_id:
         parts.append(f'resource.labels.job = "{query.job_id}"')

@@ -9,7 +9,7 @@ from google.api_core import exceptions
 from google.pubsub_v1.services.publisher import PublisherClient
 from google.pubsub_v1.types import PubsubMessage
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp.errors import Translation, describe, google_errors, translate
 from trainmaster.gcp.retries import CALL
@@ -43,7 +43,7 @@ class PubsubBus:
             self._publish(topic, [PubsubMessage(data=data) for data in batch])
 
     def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
-        path = f"projects/{self._project}/topics/{own(topic)}"
+        path = f"projects/{self._project}/topics/{name_in_installation(topic)}"
         with google_errors(f"publish to {topic}", self._translation):
             self._client.publish(topic=path, messages=messages, **CALL)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.label_rules import LABELS_MAX, is_legal_job_label
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm
@@ -46,7 +46,7 @@ def job_key() -> str:
     """Return the key of the label with the job: no list of one installation has the VMs of another
     one.
     """
-    return own("trainmaster-job")
+    return name_in_installation("trainmaster-job")
 
 
 def labels(job: Job, create: Create) -> dict[str, str]:

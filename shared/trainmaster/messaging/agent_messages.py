@@ -1,8 +1,10 @@
-"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance. docs/interfaces.md,
-section 2.
+"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance.
 
-The agents' topics have schemas (infra/schemas), which a test compares with the models in this
-module.
+    message ──► `decode_…` ──► model: checked field by field ──► event, which the rules judge
+
+The training program has written parts of a message, so they are cut to their limits or left out,
+and never make it fail: its exit must be judged in any case. docs/interfaces.md, section 2, explains
+the fields. The topics have schemas (infra/schemas), which a test compares with these models.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ from trainmaster.core.model.vm import LossCause
 from trainmaster.messaging.decoding import MessageModel, decode_json
 
 TAIL_LENGTH_MAX: Final = 4096
+"""Characters of the end of the program's output."""
 STDERR_LINE_LENGTH_MAX: Final = 256
+LOG_PROBLEM_LENGTH_MAX: Final = 200
+LINES_MAX: Final = 2**53
+"""More lines than any program prints, and exact in JSON."""
 STEP_MAX: Final = 2**53
 """Largest training step of a metric, as in the agent.
 
@@ -92,6 +98,7 @@ def _not_after_publication(time: datetime, info: ValidationInfo) -> datetime:
 
 
 def _loss_or_notice(cause: str) -> str:
+    """Return the cause. Raises ValueError if it is neither a loss nor a notice."""
     return cause if cause == NOTICE else LossCause(cause).value
 
 
@@ -122,6 +129,8 @@ def _keep(part: slice) -> BeforeValidator:
 
 
 class VmModel(MessageModel):
+    """The VM that the agent runs on."""
+
     name: Name
     zone: Name
     instance_id: InstanceId
@@ -137,11 +146,15 @@ class AgentMessage(MessageModel):
     task_index: Index
     incarnation: Count
     vm_generation: Count
+    """Which VM of the replica this is: it grows each time another one is requested."""
     host: Index | None = None
+    """Host of a TPU slice; None: a VM."""
     vm: VmModel
     at: Time
+    """When it happened, by the VM's clock."""
 
     def subject(self) -> IncarnationRef:
+        """Return the incarnation that the message is about."""
         return IncarnationRef(
             job_id=self.job_id,
             attempt=self.attempt,
@@ -154,17 +167,23 @@ class AgentMessage(MessageModel):
 
 
 class ErrorModel(MessageModel):
+    """The last Python traceback in the program's output."""
+
     type: str
     message: str
     frame: str
+    """Innermost frame."""
     own_frame: str = ""
+    """Innermost frame in the job's own code."""
     causes: Annotated[
         tuple[str, ...], Field(strict=False, max_length=CAUSES_MAX), _keep(slice(CAUSES_MAX))
     ] = ()
 
 
 class PointModel(MessageModel):
-    """The value is optional, because Pub/Sub accepts no further required field in a schema that is
+    """One earlier measurement of a trial.
+
+    The value is optional, because Pub/Sub accepts no further required field in a schema that is
     in use.
     """
 
@@ -173,6 +192,8 @@ class PointModel(MessageModel):
 
 
 class MetricModel(MessageModel):
+    """The last measurement of a trial's metric, and those before it."""
+
     value: Annotated[float, Field(allow_inf_nan=False)]
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
     earlier: Annotated[
@@ -196,14 +217,17 @@ MetricName = Annotated[
 
 
 class NamedValueModel(MessageModel):
-    """Both fields are optional, as in `PointModel`."""
+    """A metric that the program printed. Both fields are optional, as in `PointModel`."""
 
     name: MetricName | None = None
     value: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 class ProgressModel(MessageModel):
+    """How far the program was, from its output."""
+
     share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Part of the training that is done."""
     step: Step | None = None
     steps: Step | None = None
     epoch: Step | None = None
@@ -213,6 +237,7 @@ class ProgressModel(MessageModel):
         Field(strict=False, max_length=METRICS_MAX),
         _keep(slice(METRICS_MAX)),
     ] = ()
+    """Last value of each."""
     not_finite: Annotated[
         tuple[MetricName, ...],
         Field(strict=False, max_length=METRICS_MAX),
@@ -237,7 +262,10 @@ class ProgressModel(MessageModel):
 
 
 class ExitModel(MessageModel):
-    """How an incarnation ended."""
+    """How an incarnation (one execution of a replica's program) ended.
+
+    `ReplicaExited` explains the fields.
+    """
 
     cause: Annotated[ExitCause, Field(strict=False)]
     exit_status: Status | None = None
@@ -250,6 +278,8 @@ class ExitModel(MessageModel):
     stderr_line: str = ""
     progress: ProgressModel | None = None
     left_nothing: bool = False
+    unlogged_lines: Annotated[int, Field(strict=False, ge=0, le=LINES_MAX)] = 0
+    log_problem: str = ""
 
     @field_validator("metric", "progress", mode="wrap")
     @classmethod
@@ -292,22 +322,29 @@ class ExitModel(MessageModel):
             stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
             progress=self.progress.last_progress() if self.progress else None,
             left_nothing=self.left_nothing,
+            unlogged_lines=self.unlogged_lines,
+            log_problem=_in_one_line(self.log_problem)[:LOG_PROBLEM_LENGTH_MAX],
         )
 
 
 class ReplicaExitMessage(ExitModel, AgentMessage):
-    pass
+    """A program ended."""
 
 
 class EndedModel(ExitModel):
+    """How the program before the one that is ready ended on this VM."""
+
     attempt: Count
     incarnation: Count
     at: Time
 
 
 class VmReadyMessage(AgentMessage):
+    """An agent is about to start a program, or waits for the order to start it."""
+
     agent_started_at: Time | None = None
     finding: str = ""
+    """Fault of the machine that the preflight found, if the job only wants it reported."""
     ended: EndedModel | None = None
 
     @model_validator(mode="after")
@@ -320,9 +357,13 @@ class VmReadyMessage(AgentMessage):
 
 
 class MaintenanceMessage(AgentMessage):
+    """A VM goes, or its end is announced and all programs of the job were asked to save."""
+
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    """Of a notice: when the agent will report the loss at the latest."""
     save_number: Annotated[int, Field(ge=1, le=SAVES_MAX)] = 1
+    """Of a notice: number of the request to save since the programs started together."""
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
     ] = ()

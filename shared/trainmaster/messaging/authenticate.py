@@ -28,7 +28,7 @@ from typing import Final
 
 from trainmaster.core.events import IncarnationRef, VmLost, VmNoticed
 from trainmaster.core.intake.system_events import SystemEvent, log_name
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, replica_key
@@ -123,10 +123,9 @@ def authenticate_loss(
         return authenticate(event.subject, message, deps)
     if deps is None or not deps.account:
         return Authenticated()
-    if not message.subscription.endswith(f"/{own(topics.SYSTEM_EVENTS)}"):
-        raise IdentityError(
-            f"identity: an audit log entry must come through the topic {own(topics.SYSTEM_EVENTS)}"
-        )
+    topic = name_in_installation(topics.SYSTEM_EVENTS)
+    if not message.subscription.endswith(f"/{topic}"):
+        raise IdentityError(f"identity: an audit log entry must come through the topic {topic}")
     if event.log != log_name(deps.project):
         raise IdentityError(
             f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}"

@@ -8,14 +8,15 @@ secrets, and those that git ignores.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trainmaster.packaging.untrusted_git import git_output
+
 SECRETS: Final = (
-    ".env",
+    "*.env",
     ".env.*",
     ".envrc",
     ".netrc",
@@ -50,7 +51,10 @@ SECRETS: Final = (
     "client_secret*.json",
     "token.json",
 )
-"""Patterns of names that usually contain secrets, for files and folders at any depth."""
+"""Patterns of names that usually contain secrets, for files and folders at any depth.
+
+They are in lower case, and match names in every case.
+"""
 LEADS_OUT: Final = "leads out of the folder"
 SECRET: Final = "may contain secrets"  # noqa: S105 - a reason
 GIT_IGNORES: Final = "git ignores it"
@@ -91,7 +95,7 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
         name = path.relative_to(folder).as_posix()
         if leads_out(folder, path):
             left_out[name] = LEADS_OUT
-        elif not path.is_file():
+        elif not is_file(path):
             continue
         elif _is_secret(folder, path) and not _matches(Path(name), wanted):
             left_out[name] = SECRET
@@ -105,14 +109,26 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
 
 
 def leads_out(folder: Path, path: Path) -> bool:
-    """Return whether the path is a link to an existing file outside of the folder."""
-    return path.exists() and not path.resolve().is_relative_to(folder.resolve())
+    """Return whether the path is a link to a place outside of the folder, which need not exist."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def is_file(path: Path) -> bool:
+    """Return whether the path is a file, or a link to one.
+
+    In contrast to `Path.is_file`, a link to a name that no file can have is none.
+    """
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _is_secret(folder: Path, path: Path) -> bool:
     """Return whether the file, or the file in the folder that it links to, may be secret."""
     target = path.resolve().relative_to(folder.resolve())
-    return _matches(path.relative_to(folder), SECRETS) or _matches(target, SECRETS)
+    names = (path.relative_to(folder), target)
+    return any(_matches(Path(str(name).lower()), SECRETS) for name in names)
 
 
 def _matches(name: Path, patterns: Sequence[str]) -> bool:
@@ -127,19 +143,7 @@ def _ignored_by_git(folder: Path, names: Iterable[str]) -> list[str]:
     If git ignores the folder as a whole, the user has chosen it nevertheless: none.
     """
     known = {os.fsencode(name): name for name in names}
-    # The repository's own configuration may name a program as its file system monitor.
-    command = ["git", "-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin"]
-    try:
-        result = subprocess.run(
-            command,
-            cwd=folder,
-            input=b"\0".join([b".", *known, b""]),
-            capture_output=True,
-            check=False,
-            timeout=GIT_S,
-            env={name: value for name, value in os.environ.items() if name != "GIT_DIR"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    ignored = result.stdout.split(b"\0")
+    asked = b"\0".join([b".", *known, b""])
+    printed = git_output(folder, "check-ignore", "-z", "--stdin", known=asked, timeout_s=GIT_S)
+    ignored = printed.split(b"\0")
     return [] if b"." in ignored else [known[name] for name in ignored if name in known]

@@ -1,26 +1,29 @@
 """Which folder and commit a job's program was packed from, so that users can tell runs apart.
 
-The repository may be a stranger's, and its configuration may name programs: a file system monitor,
-and filters that git runs over files before it compares them. So git only lists what it knows, and
-files are compared here.
+The repository may be a stranger's, and its configuration may name filters that git runs over files
+before it compares them. So git only lists what it knows, and files are compared here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
+import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-GIT_S: Final = 20.0
+from trainmaster.packaging.untrusted_git import git_output
+
 NAME_CHARS_MAX: Final = 100
 SHA1_CHARS: Final = 40
+CHUNK: Final = 1 << 20
 LINK: Final = b"120000"
 SUBMODULE: Final = b"160000"
 CONVERTED: Final = (b"filter", b"text", b"eol", b"working-tree-encoding", b"ident")
 """Attributes of files that are stored in another form than the folder has them."""
+_git: Final = partial(git_output, timeout_s=20.0)
 
 
 def folder_origin(folder: Path) -> dict[str, str | bool]:
@@ -61,31 +64,24 @@ def _changed_files(folder: Path) -> Iterator[bytes]:
 
 
 def _blob(folder: Path, name: bytes, mode: bytes, blob: bytes) -> bytes:
-    """Return the id of a file's content, by the same hash as `blob`; empty: it cannot be read."""
+    """Return the id of a file's content, by the same hash as `blob`.
+
+    Empty: it cannot be read, or is no file any more.
+    """
     path = folder / os.fsdecode(name)
-    try:
-        content = os.fsencode(path.readlink()) if mode == LINK else path.read_bytes()
-    except OSError:
-        return b""
-    header = b"blob %d\0" % len(content)
     # Git's name of the content, and no protection against anybody.
     new_hash = hashlib.sha1 if len(blob) == SHA1_CHARS else hashlib.sha256
-    return new_hash(header + content).hexdigest().encode()
-
-
-def _git(folder: Path, *arguments: str, known: bytes = b"") -> bytes:
-    """Return what git prints; empty if it fails or is not installed."""
-    command = ["git", "-c", "core.fsmonitor=false", *arguments]
     try:
-        result = subprocess.run(
-            command,
-            cwd=folder,
-            input=known,
-            capture_output=True,
-            check=False,
-            timeout=GIT_S,
-            env={name: value for name, value in os.environ.items() if name != "GIT_DIR"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        if mode == LINK:
+            target = os.fsencode(path.readlink())
+            return new_hash(b"blob %d\0" % len(target) + target).hexdigest().encode()
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return b""  # a pipe has no end
+        digest = new_hash(b"blob %d\0" % found.st_size)
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+    except OSError:
         return b""
-    return result.stdout if result.returncode == 0 else b""
+    return digest.hexdigest().encode()

@@ -11,7 +11,7 @@ from typing import Final
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.core.reporting.explain import shown_entries
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.cost.report import CostReport
 from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import cost_sentence
@@ -61,7 +61,7 @@ def facts(
     """Yield what became of a job until now: name and value. `entries`: its ledger."""
     end = job.ended_at or now
     yield "state", job.state.value
-    yield "submitted", describe_origin(job)
+    yield "submitted", describe_submission(job)
     yield "created", timestamp(job.created_at)
     yield "waited", duration_words((job.started_at or end) - job.created_at)
     if job.started_at:

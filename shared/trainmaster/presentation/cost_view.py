@@ -1,4 +1,8 @@
-"""The cost of a job in words and as JSON."""
+"""The cost of a job in words (commands, console) and as JSON (API, `--json`).
+
+The lost work of a job is what its programs did between their last checkpoint and a failure. How
+much that was can only be estimated, so its cost has two bounds.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ from trainmaster.cost.sku import Unknown
 def money_words(amount: Decimal, currency: str, digits: int | None = None) -> str:
     """Return `1.20 USD`, or `0.0312 USD` below 1.
 
-    An amount below the last digit is `less than 0.0001 USD`. `digits`: after the point; default: as
-    above.
+    An amount below the last digit is `less than 0.0001 USD`. `digits`: number of digits after the
+    point; None: 4 below 1, otherwise 2.
     """
     if digits is None:
         digits = 4 if 0 < amount < 1 else 2

@@ -1,4 +1,8 @@
-"""The explanation of a job as JSON: what was decided, by which rule, and what comes next."""
+"""The explanation of a job as JSON: what was decided, by which rule, and what comes next.
+
+The API returns it for `:explain`, and `trainmaster why --json` prints it. Its source is the ledger,
+which has one entry for each event of the job, with the decision about it.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +40,14 @@ def explanation(
     """Return the explanation of a job.
 
     `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys
-    of the entries whose effects are not confirmed. `wait`: why the job is not admitted.
-    `replica_id`: the only replica whose decisions are shown. Without `everything`, ignored events
-    and long series of capacity errors are left out, and each round has one decision, as
-    `trainmaster why` leaves them out.
+    of the entries whose effects, such as a request for VMs, are not confirmed. `wait`: why the job
+    is not admitted. `replica_id`: the only replica whose decisions are shown. Without `everything`,
+    ignored events and long series of capacity errors are left out, and each round has one decision,
+    as `trainmaster why` leaves them out.
     """
     shown = shown_entries(entries, replica_id, everything=everything)
     ending = ending_of(state.job, entries)
+    # The failures in a row of a job that goes on in spite of them
     failing = failing_of(state.job, state.replicas, now)
     steps = next_steps(state.job, state.replicas, entries, wait)
     return {
@@ -58,6 +63,7 @@ def explanation(
 
 
 def _decision(entry: LedgerEntry, omitted: int) -> Json:
+    """Return an entry; `omitted`: capacity errors that were left out before it."""
     decision: Json = {
         "eventKey": entry.key,
         "time": timestamp(entry.at),

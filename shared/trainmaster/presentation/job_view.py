@@ -28,7 +28,7 @@ from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.messages import with_log_link
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
@@ -164,7 +164,7 @@ def _metric_view(measurement: Measurement) -> View:
 def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
     plan = job.plan
     view: View = {
-        "submitted": describe_origin(job),
+        "submitted": describe_submission(job),
         "owner": {"user": owner(job).user, "verified": owner(job).is_verified},
         "attempt": job.attempt,
         "zone": job.zone,

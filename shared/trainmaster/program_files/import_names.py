@@ -6,6 +6,7 @@ from typing import Final
 
 from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
 from trainmaster.core.rules.module_packages import package_of
+from trainmaster.jobspec.catalog.service_packages import package_name
 
 _OTHER_BUILDS: Final = {
     "cv2": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
@@ -13,45 +14,97 @@ _OTHER_BUILDS: Final = {
     "psycopg2": ("psycopg2",),
 }
 """Other packages that bring the same module."""
-_BROUGHT_BY: Final = {
+BROUGHT_BY: Final = {
     "tensorflow": (
         "absl",
+        "astunparse",
+        "clang",
         "flatbuffers",
-        "h5py",
+        "gast",
         "keras",
-        "numpy",
+        "markdown",
+        "markdown_it",
+        "markupsafe",
+        "mdurl",
+        "ml_dtypes",
+        "namex",
+        "opt_einsum",
+        "optree",
+        "pasta",
+        "pygments",
+        "rich",
         "tensorboard",
+        "tensorboard_data_server",
         "termcolor",
+        "werkzeug",
         "wrapt",
     ),
-    "torch": ("filelock", "fsspec", "jinja2", "networkx", "sympy", "functorch", "torchgen"),
-    "jax": ("jaxlib", "ml_dtypes", "opt_einsum"),
+    "torch": (
+        "filelock",
+        "functorch",
+        "isympy",
+        "jinja2",
+        "markupsafe",
+        "mpmath",
+        "networkx",
+        "sympy",
+        "torchgen",
+    ),
+    "jax": (
+        "jaxlib",
+        "libtpu",
+        "ml_dtypes",
+        "opt_einsum",
+    ),
 }
-"""Modules of what a framework of the runtime requires.
+"""Modules of what a framework of the runtime requires, and of the framework's own packages.
 
-Source: the lock files of the runtimes in requirements/.
+Source: the runtime images, which a test compares with them
+(`tests/integration/runtimes/test_local_packages.py`).
 """
-_ALWAYS: Final = {
-    "_distutils_hack",
+ALWAYS: Final = {
+    "aiohappyeyeballs",
+    "aiohttp",
+    "aiosignal",
+    "attr",
+    "attrs",
     "certifi",
+    "cffi",
     "charset_normalizer",
+    "cloudpickle",
+    "cryptography",
     "dateutil",
+    "decorator",
+    "frozenlist",
     "fsspec",
+    "google_auth_oauthlib",
+    "google_crc32c",
+    "grpc",
+    "grpc_status",
     "idna",
+    "multidict",
+    "narwhals",
+    "oauthlib",
+    "opentelemetry",
     "packaging",
     "pip",
-    "pkg_resources",
-    "pytz",
+    "propcache",
+    "proto",
+    "pyasn1",
+    "pyasn1_modules",
+    "pycparser",
+    "requests_oauthlib",
     "setuptools",
     "threadpoolctl",
     "typing_extensions",
     "tzdata",
     "urllib3",
     "wheel",
+    "yarl",
 }
 """Modules of what the service's packages require, and of the image's own tools.
 
-Source: requirements/runtime-scikit-learn.txt, the smallest of the runtimes.
+Source: the image `scikit-learn`, the smallest of the runtimes.
 """
 _NAMESPACES: Final = {"google", "mpl_toolkits", "ruamel", "azure", "nvidia"}
 """Several packages add modules to them. They are not judged."""
@@ -59,7 +112,7 @@ _NAMESPACES: Final = {"google", "mpl_toolkits", "ruamel", "azure", "nvidia"}
 
 def packages_with(module: str) -> frozenset[str]:
     """Return the normalized names of all packages that bring a top-level module."""
-    names = {normalize(package_of(module)), normalize(module)}
+    names = {normalize(package_name(package_of(module))), normalize(module)}
     names |= set(_OTHER_BUILDS.get(module, ()))
     for builds in FRAMEWORKS:
         if normalize(module) in builds:
@@ -69,11 +122,11 @@ def packages_with(module: str) -> frozenset[str]:
 
 def is_in_runtime(module: str, runtime_packages: frozenset[str]) -> bool:
     """Return whether the runtime with these packages (normalized names) has a top-level module."""
-    if module in _ALWAYS or module in _NAMESPACES:
+    if module in ALWAYS or module in _NAMESPACES:
         return True
     if packages_with(module) & runtime_packages:
         return True
     return any(
         framework in runtime_packages and module in modules
-        for framework, modules in _BROUGHT_BY.items()
+        for framework, modules in BROUGHT_BY.items()
     )

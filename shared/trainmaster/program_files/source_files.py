@@ -1,4 +1,9 @@
-"""The Python files of a program: which of them it imports, and which are not Python."""
+"""The Python files of a program: which of them it imports, and which are not valid Python.
+
+The checks before a submission (`--check`) read them, so that a job does not fail for these reasons
+minutes after its VMs were paid for. Nothing is imported or executed. Because an error refuses the
+job, an import counts as certain only if no branch, loop or handler can avoid it.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,9 @@ _NEWER_SYNTAX: Final = re.compile(
 )
 """Lines that a later Python may accept: f-strings (3.12), `type` and type parameters (3.12)."""
 _BLOCKS: Final = (ast.With, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""Statements whose bodies are searched for imports that are not certain. Loops and `match` rarely
+contain any.
+"""
 _CATCHES_IMPORT_ERROR: Final = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
@@ -73,17 +81,17 @@ class Sources:
             yield must_fail(problem, remedy) if is_certain else may_fail(problem, remedy)
 
     def closure(self, entry: Entry, *, certain_only: bool) -> frozenset[str]:
-        """Return the files that the entry imports, itself included."""
+        """Return the files that the entry imports, directly or through others, itself included."""
         found: set[str] = set()
-        open_files = [entry.file]
-        while open_files:
-            file = open_files.pop()
+        to_visit = [entry.file]
+        while to_visit:
+            file = to_visit.pop()
             if file in found:
                 continue
             found.add(file)
             for imported in self.imports(file, entry):
                 if imported.is_certain or not certain_only:
-                    open_files += self._files_of(imported, entry)
+                    to_visit += self._files_of(imported, entry)
         return frozenset(found)
 
     def imports(self, file: str, entry: Entry) -> Iterator[Import]:
@@ -144,7 +152,11 @@ def _parsed(content: bytes, file: str, python: tuple[int, int]) -> ast.Module | 
 def _import_statements(
     body: list[ast.stmt], *, is_certain: bool, is_entry: bool = False
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Yield import statements, and whether each is executed whenever the file is."""
+    """Yield import statements, and whether each is executed whenever the file is.
+
+    Left out is what the program can do without: imports for type checkers, and a `try` that catches
+    their failure. `is_entry`: the command runs this file, so `if __name__ == "__main__"` holds.
+    """
     for statement in body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             yield statement, is_certain

@@ -15,7 +15,7 @@ from trainmaster.console.caches import LedgerCache, MetricCache
 from trainmaster.console.iap_sign_in import IapSignIn
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.report import CostSources
 from trainmaster.cost.sku import Unknown
@@ -37,7 +37,7 @@ PERMISSIONS_KNOWN_S: Final = 60.0
 """How long the answer about the user's own permissions is used."""
 READ_ONLY: Final = (
     "This console is read-only. With roles/iap.httpsResourceAccessor on the service "
-    f"{own('trainmaster-console-operator')} you can act there."
+    f"{name_in_installation('trainmaster-console-operator')} you can act there."
 )
 
 
@@ -118,8 +118,8 @@ def denied_by_credentials() -> Denied:
     """
     project = settings().project
     state = missing_state_permissions(project)
-    on_provision = missing_publish_permission(project, own(topics.PROVISION))
-    on_submit = missing_publish_permission(project, own(topics.SUBMIT))
+    on_provision = missing_publish_permission(project, name_in_installation(topics.PROVISION))
+    on_submit = missing_publish_permission(project, name_in_installation(topics.SUBMIT))
     missing = {
         Action.CANCEL: state + on_provision,
         Action.SUBMIT: on_submit,

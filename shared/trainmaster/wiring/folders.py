@@ -28,7 +28,7 @@ from trainmaster.jobspec.reading.document_kinds import (
 )
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
-from trainmaster.packaging.folder_files import FolderFiles, choose_files, leads_out
+from trainmaster.packaging.folder_files import FolderFiles, choose_files, is_file, leads_out
 from trainmaster.packaging.folder_origin import folder_origin
 from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
@@ -198,6 +198,6 @@ def list_folder_files(folder: Path) -> FolderFiles:
 
 def _lines_of(file: Path) -> list[str]:
     """Return the lines of a file; none if it does not exist, or leads out of its folder."""
-    if not file.is_file() or leads_out(file.parent, file):
+    if not is_file(file) or leads_out(file.parent, file):
         return []
     return file.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
 
-from trainmaster.core.model.installation import VARIABLE, own
+from trainmaster.core.model.installation import VARIABLE, name_in_installation
 from trainmaster.errors import PermanentError
 
 VARIABLES: Final = {
@@ -33,7 +33,7 @@ def worker_account_of(project: str, name: str | None = None) -> str:
 
     `name`: the installation's; None: this one's.
     """
-    return f"{own('trainmaster-worker', name)}@{project}.iam.gserviceaccount.com"
+    return f"{name_in_installation('trainmaster-worker', name)}@{project}.iam.gserviceaccount.com"
 
 
 def known_variables(project: str | None = None) -> dict[str, str]:
@@ -54,7 +54,7 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     installation = os.environ.get(INSTALLATION, stored.get("installation", ""))
     known: dict[str, str] = {}
     if project or not named:
-        known[BUCKET] = f"{chosen}-{own('trainmaster', installation)}"
+        known[BUCKET] = f"{chosen}-{name_in_installation('trainmaster', installation)}"
         known[WORKER_SERVICE_ACCOUNT] = worker_account_of(chosen, installation)
     if stored.get("installation", "") == installation:
         known |= {VARIABLES[key]: value for key, value in stored.items()}

@@ -10,5 +10,6 @@ from trainmaster.settings import settings
 
 @cache
 def metric_reader(timeout_s: float = TIMEOUT_S) -> MonitoringMetrics:
+    """Return the reader of this installation's metrics, one for each timeout of its calls."""
     values = settings()
     return MonitoringMetrics(values.project, values.monitoring_endpoint, timeout_s)

@@ -30,7 +30,7 @@ def test_directive_whose_label_is_missing_gets_it_from_the_next_call(
     compute.fleet.create(job, a_create(job, 1), metadata())
     hold = Directive(1, 2, DirectiveAction.HOLD)
     with monkeypatch.context() as patch:
-        patch.setattr(compute.fleet._directives, "_write_label", lambda *_: False)
+        patch.setattr(compute.fleet._directives, "_write_labels", lambda *_: False)
         assert not compute.fleet.write_directive(sole(compute.fleet, job), hold)
     vm = sole(compute.fleet, job)
     assert vm.directive == RUN, "the label is behind"
@@ -48,7 +48,7 @@ def test_directive_that_is_behind_the_metadata_is_not_written(
     compute.fleet.create(job, a_create(job, 1), metadata())
     newer = Directive(1, 3, DirectiveAction.RUN)
     with monkeypatch.context() as patch:
-        patch.setattr(compute.fleet._directives, "_write_label", lambda *_: False)
+        patch.setattr(compute.fleet._directives, "_write_labels", lambda *_: False)
         compute.fleet.write_directive(sole(compute.fleet, job), newer)
     vm = sole(compute.fleet, job)
     assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))

@@ -4,7 +4,8 @@
     python -m tests.e2e.broken.walk abort      one program
 
 The table has, for each program: its starts, the seconds from the submission to the end of the job,
-the command that shows the cause, and what this command lacks.
+its cost at list prices (after `trainmaster prices update`), the command that shows the cause, and
+what this command lacks. The VMs of the local stack are paid as those of Google Cloud.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Walk:
     """From the submission to the end of the job."""
     output: str
     """What the one command printed."""
+    cost: str = ""
+    """Of the job, with its currency; empty: there is no price list, or it was refused."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ def walk(program: BrokenProgram, job_id: str, run: Run, folder: Path) -> Walk:
     state = _wait(job_id, program, run)
     seconds = time.monotonic() - started
     output = run(WHY, job_id).stdout
-    return Walk(program, state, _lives(job_id, run), seconds, output)
+    return Walk(program, state, _lives(job_id, run), seconds, output, _cost(job_id, run))
 
 
 def _training_input(program: BrokenProgram) -> dict[str, object]:
@@ -126,6 +129,12 @@ def _lives(job_id: str, run: Run) -> int:
     return sum(1 for entry in entries if entry["event"].endswith("-exit"))
 
 
+def _cost(job_id: str, run: Run) -> str:
+    described = run("describe", job_id, "--format=json")
+    cost = json.loads(described.stdout or "{}").get("trainmaster", {}).get("cost", {})
+    return f"{float(cost['amount']):.4f} {cost['currency']}" if "amount" in cost else ""
+
+
 def main(names: list[str]) -> None:
     """Walk the programs with these names, or all."""
     chosen = [program for program in PROGRAMS if not names or program.name in names]
@@ -143,7 +152,7 @@ def main(names: list[str]) -> None:
         lacks = f"  lacks {list(seen.missing)}" if seen.missing else ""
         return (
             f"{program.name}: {seen.state or 'refused'}, {seen.lives} starts,"
-            f" {seen.seconds:.0f} s, {program.seen_in}{lacks}"
+            f" {seen.seconds:.0f} s, {seen.cost or 'cost not known'}, {program.seen_in}{lacks}"
         )
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

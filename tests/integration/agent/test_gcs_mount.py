@@ -85,6 +85,11 @@ class Case:
         folder = self.folder / uuid.uuid4().hex
         (folder / "gcs").mkdir(parents=True)
         (folder / "gcsfuse").write_bytes(gcsfuse_program() if gcsfuse is None else gcsfuse)
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        # Else the agent installs it on this machine. The emulated gcsfuse needs none.
+        (programs / "fusermount3").write_text("#!/bin/sh\n")
+        (programs / "fusermount3").chmod(0o755)
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         module = "tests.integration.agent.support.gcs_driver"
         driver = [sys.executable, "-m", module, str(folder), str(folder / "gcsfuse"), program]
@@ -92,6 +97,7 @@ class Case:
             ["unshare", *user, "--mount", *driver],
             env={
                 **os.environ,
+                "PATH": f"{programs}:{os.environ['PATH']}",
                 "STORAGE_EMULATOR_HOST": self.storage,
                 "BUCKET": self.bucket,
                 **environ,

@@ -13,7 +13,7 @@ from tests.integration.api.client import JOBS, OWNER, Api, quota_error
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import Label
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.errors import TemporaryError
 
 GCLOUD = (
@@ -232,7 +232,7 @@ def test_job_stores_who_created_it(api: Api, world: World) -> None:
     api.access.emails = {OWNER: "anna@example.com"}
     created = api.create()
     assert world.job.submitted_by == "anna@example.com"
-    assert describe_origin(world.job) == "through the API, by anna@example.com"
+    assert describe_submission(world.job) == "through the API, by anna@example.com"
     assert "anna" not in str(created), "the service had no field for it"
     world.check()
 

@@ -5,6 +5,7 @@ has.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -367,6 +368,11 @@ MISTAKES: dict[str, Mistake] = {
             "/aggregated/instances": disabled("compute"),
         },
     ),
+    "no API enabled": Mistake(
+        "FIX",
+        f"`gcloud services enable cloudresourcemanager.googleapis.com --project {PROJECT}`, and",
+        {f"/projects/{PROJECT}": disabled("cloudresourcemanager")},
+    ),
     "no login of Terraform": Mistake(
         "FIX",
         "log in: gcloud auth application-default login",
@@ -472,6 +478,9 @@ def test_mistake_of_a_set_up_is_named_with_its_repair(
     assert result.exit_code == status_of(lines)
     assert [line for line in lines if line.startswith(f"{mistake.mark} ") and mistake.text in line]
     assert "run `terraform apply` in infra/" not in result.stdout, "nothing is installed yet"
+    for text in re.findall(r"`([^`]+)`", result.stdout):
+        if text.startswith(("gcloud ", "terraform ")):
+            subprocess.run(["bash", "-n", "-c", text], check=True)
 
 
 def test_installation_in_europe_under_a_european_policy_has_no_finding(
@@ -562,11 +571,9 @@ def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(
     assert "--quota-id GPUS-ALL-REGIONS-per-project --preferred-value 8`" in line
 
 
-def test_first_job_is_the_one_of_the_readme() -> None:
-    (job,) = re.findall(
-        r"```yaml\n(trainingInput:.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
-    )
-    plan = accept(parse_document(job.encode(), "job.yaml"), default_job_id="first").plan
+def test_first_job_is_the_main_example() -> None:
+    job = parse_document((ROOT / "examples" / "digits" / "job.yaml").read_bytes(), "job.yaml")
+    plan = accept(job, default_job_id="first").plan
     machines = {group.machine_type for group in plan.groups}
     assert machines == {"n1-standard-4"}
     assert len(plan.replica_ids) == FIRST_JOB["INSTANCES"]

@@ -90,6 +90,19 @@ def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
     assert len(logged.run("logs", "digits_1", "--since", "1h").stdout.splitlines()) == 3
 
 
+@pytest.mark.parametrize("name", ["worker-0", "worker-replica-0"])
+def test_logs_of_one_replica_are_found_by_each_of_its_names(
+    logged: Installation, name: str
+) -> None:
+    lines = logged.run("logs", "digits_1", "--task-name", name).stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == ["hello"]
+
+
+def test_logs_of_a_replica_that_the_job_does_not_have_are_refused(logged: Installation) -> None:
+    refused = logged.run("logs", "digits_1", "--task-name", "worker-7")
+    assert "digits_1 has no replica worker-7. Its replicas: chief-0" in str(refused.exception)
+
+
 def test_log_is_complete_soon_after_the_end_of_its_job(logged: Installation) -> None:
     loaded, at = logged.store.load("digits_1"), datetime.now(UTC)
     assert loaded is not None

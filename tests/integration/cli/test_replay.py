@@ -169,7 +169,7 @@ def all_functions(lab: Lab) -> Callable[[dict[str, Any], Callable[..., Any]], It
 def break_flows(patched: pytest.MonkeyPatch, error: Exception | None) -> None:
     """Make every flow raise this error; None repairs all flows."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         assert error is not None
         raise error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -77,6 +78,30 @@ def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
     last = why(world).splitlines()[-1]
     assert last.startswith("What to do: Read the replica's log. Add the missing package")
     assert last.endswith("`trainmaster why --reason install_failed`")
+
+
+def test_replay_names_the_fields_of_a_wrong_policy_as_its_file_does(
+    world: World, tmp_path: Path
+) -> None:
+    world.start_running()
+    file = tmp_path / "policy.yaml"
+    file.write_text("exitPolicy: {exitPolicy: {preset: service}}")
+    result = CliRunner().invoke(app, ["replay", world.job_id, "--policy", str(file)])
+    assert "trainmaster.exitPolicy.exitPolicy: is not a known name. Example: one of preset" in str(
+        result.exception
+    )
+
+
+def test_why_says_which_lines_the_log_may_lack(world: World) -> None:
+    world.start_running()
+    world.exit_program(WORKER_0, 1, unlogged_lines=3)
+    world.deliver()
+    assert "When worker 0 exited, Cloud Logging had not accepted 3 lines of it. They" in why(world)
+    world.report_all_ready()
+    refused = "HTTP 403:\nPERMISSION_DENIED"
+    world.exit_program(WORKER_0, 1, incarnation=2, unlogged_lines=12, log_problem=refused)
+    world.deliver()
+    assert "not accepted 12 lines of it: HTTP 403: PERMISSION_DENIED. They may be" in why(world)
 
 
 def test_why_explains_a_reason_without_a_job_or_an_installation() -> None:

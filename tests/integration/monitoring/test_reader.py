@@ -93,7 +93,7 @@ def test_gpus_of_one_replica_have_a_series_each(reader: MonitoringMetrics) -> No
 
 
 def test_metric_that_was_never_written_has_no_series(reader: MonitoringMetrics) -> None:
-    assert reader.read(a_query(Metric.GPU_MEMORY)) == ()
+    assert reader.read(a_query(Metric.GPU_MEMORY)) == []
     other_job = MetricQuery("other_1", Metric.CPU, START, START + timedelta(minutes=3))
     assert reader.read(other_job) == []
 

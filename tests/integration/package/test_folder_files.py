@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.client import package_staging
+from trainmaster.packaging.folder_origin import folder_origin
 from trainmaster.wiring.folders import (
     IGNORE_FILE,
     MODULE,
@@ -27,6 +29,8 @@ SECRET_FILES = [
     ".ssh/id",
     "my-service-account.json",
     "deep/.aws/credentials",
+    "prod.env",
+    "KEY.PEM",
 ]
 
 
@@ -75,9 +79,16 @@ def test_ignore_file_cannot_ask_for_a_link_that_leads_out(folder: Path) -> None:
     assert "notes.txt" not in packed(folder)
 
 
-def test_requirements_that_lead_out_are_not_read(folder: Path) -> None:
-    (folder / "requirements.txt").symlink_to("../id_of_user")
+@pytest.mark.parametrize("target", ["../id_of_user", "x" * 300])
+def test_requirements_that_lead_out_or_nowhere_are_not_read(folder: Path, target: str) -> None:
+    (folder / "requirements.txt").symlink_to(target)
     assert read_requirements(folder) == []
+
+
+def test_link_to_a_name_that_no_file_can_have_is_no_file(folder: Path) -> None:
+    (folder / "notes.txt").symlink_to("x" * 300)
+    (folder / "loop").symlink_to("loop")
+    assert packed(folder) == {"train.py": b"print(1)"}
 
 
 def test_package_leaves_out_modules_that_lead_out(folder: Path, tmp_path: Path) -> None:
@@ -123,6 +134,40 @@ def test_folder_that_git_ignores_as_a_whole_is_packed(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", str(folder.parent)], check=True)
     (folder.parent / ".gitignore").write_text("repository/\n")
     assert set(packed(folder)) == {"train.py"}
+
+
+def test_repository_that_lacks_objects_fetches_none(folder: Path, tmp_path: Path) -> None:
+    """git would fetch them with a program that the repository's configuration names."""
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    config = {
+        "core.repositoryformatversion": "1",
+        "core.sshCommand": f"touch {tmp_path}/executed; false",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": "ssh://host.invalid/repository",
+    }
+    for name, value in config.items():
+        subprocess.run([*git, "config", name, value], check=True)
+    for path in (folder / ".git" / "objects").glob("??/*"):
+        path.unlink()
+    assert packed(folder)
+    assert folder_origin(folder)["folder"] == "repository"
+    assert not (tmp_path / "executed").exists()
+
+
+def test_tracked_file_that_became_a_pipe_is_a_change_and_is_not_read(folder: Path) -> None:
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    _write(folder / "data.txt", "1")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    (folder / "data.txt").unlink()
+    os.mkfifo(folder / "data.txt")
+    assert packed(folder) == {"train.py": b"print(1)"}
+    assert folder_origin(folder)["changed"]
 
 
 def test_configuration_of_a_repository_runs_no_program(folder: Path, tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.setup import runtime_packages
+from trainmaster.agent.setup.framework_builds import normalize
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
+from trainmaster.program_files import import_names
+from trainmaster.program_files.import_names import is_in_runtime
 from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.stack.runtime_images import STAMP
 from trainmaster_local.cli.images import COMPANIONS
@@ -66,6 +69,13 @@ for requirement, (module, call) in json.loads(sys.argv[1]).items():
 print(json.dumps(failed))
 """
 
+MODULES = """
+import json
+from importlib.metadata import packages_distributions
+names = [name for name in packages_distributions() if name.isidentifier()]
+print(json.dumps([name for name in names if not name.startswith("_")]))
+"""
+
 
 def declared(name: str) -> dict[str, tuple[str, str]]:
     """Return what the local runtime must have: requirement → its module, and a call."""
@@ -105,6 +115,21 @@ def test_packages_of_local_runtimes_have_their_versions_and_modules(tmp_path: Pa
     for name in NAMES:
         modules = {package: (module, "") for package, (module, _) in declared(name).items()}
         assert failures(name, modules, tmp_path) == {}, name
+
+
+@pytest.mark.parametrize("name", sorted({*RUNTIME_OF} - {"xgboost"}))
+def test_modules_of_a_runtime_are_those_that_its_image_has(name: str) -> None:
+    packages = RUNTIMES[RUNTIME_OF[name]].packages
+    names = frozenset(normalize(package_name(package)) for package in packages)
+    listed = subprocess.run(
+        [IMAGES / name / "bin" / "python", "-c", MODULES], capture_output=True, check=True
+    )
+    present = set(json.loads(listed.stdout))
+    unknown = {module for module in present if not is_in_runtime(module, names)}
+    named = {*import_names.ALWAYS}.union(
+        *(modules for package, modules in import_names.BROUGHT_BY.items() if package in names)
+    )
+    assert (unknown, named - present) == (set(), set())
 
 
 @pytest.mark.heavy(

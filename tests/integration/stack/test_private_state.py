@@ -107,6 +107,12 @@ def _link_directory(folder: Path) -> None:
     _link(folder)
 
 
+def _replace_file_by_a_pipe(folder: Path) -> None:
+    """A reader would wait for its end."""
+    (folder / STATE_FILE).unlink()
+    os.mkfifo(folder / STATE_FILE, 0o600)
+
+
 def _link(path: Path) -> None:
     target = path.with_name("elsewhere")
     path.rename(target)
@@ -115,7 +121,15 @@ def _link(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [_open_directory, _open_file, _open_lock, _link_lock, _link_file, _link_directory],
+    [
+        _open_directory,
+        _open_file,
+        _open_lock,
+        _link_lock,
+        _link_file,
+        _link_directory,
+        _replace_file_by_a_pipe,
+    ],
 )
 def test_state_that_local_up_did_not_make_is_not_used(
     folder: Path, change: Callable[[Path], None]
@@ -127,6 +141,12 @@ def test_state_that_local_up_did_not_make_is_not_used(
             use(folder)
     with pytest.raises(PermanentError, match="no installation"):
         choose_installation()
+
+
+def test_link_that_replaces_the_lock_after_the_look_is_not_followed(folder: Path) -> None:
+    _link(folder / LOCK_FILE)
+    with pytest.raises(OSError, match="symbolic links"), state.lock(folder, create=False):
+        pass
 
 
 def test_state_of_another_user_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,20 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     assert own == expected, "each one is at its own address"
 
 
+def test_agent_and_control_plane_compare_directives_in_the_same_way() -> None:
+    directives = [
+        Directive(attempt, incarnation, action, save_number=number)
+        for attempt in (1, 2)
+        for incarnation in (1, 2)
+        for action in DirectiveAction
+        for number in ((1, 2) if action is DirectiveAction.SAVE else (0,))
+    ]
+    received = [parse_directive(json.dumps(each.to_metadata())) for each in directives]
+    in_order = sorted(range(len(directives)), key=lambda index: directives[index].order)
+    assert in_order == sorted(in_order, key=lambda index: received[index].order)
+    assert len({each.order for each in received}) == len(received)
+
+
 def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
     tmp_path: Any,
 ) -> None:

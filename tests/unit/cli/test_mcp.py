@@ -595,3 +595,12 @@ def test_address_that_is_none_names_the_argument(installation: Installation, add
         text, is_error = call(tools(installation), tool, job=address)
         assert is_error
         assert f"job: {address!r} is no job id" in text
+
+
+def test_job_of_another_project_is_not_this_projects_job_of_the_same_name(
+    installation: Installation,
+) -> None:
+    for tool in ("why", "logs", "cancel", "status"):
+        text, is_error = call(tools(installation), tool, job="projects/staging/jobs/digits_1")
+        assert is_error
+        assert "is a job of the project staging" in text

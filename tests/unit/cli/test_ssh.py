@@ -35,6 +35,19 @@ def test_running_replica_is_found_with_its_vm_and_zone() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "replica"),
+    [
+        ("worker-1", "worker 1"),
+        ("worker 1", "worker 1"),
+        ("worker-replica-1", "worker 1"),
+        ("master-replica-0", "chief 0"),
+    ],
+)
+def test_replica_may_be_named_as_in_messages_and_logs(name: str, replica: str) -> None:
+    assert find_target(a_state(), name, 0).replica == replica
+
+
 def test_replica_between_two_incarnations_keeps_its_vm() -> None:
     restarting = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING))
     assert find_target(restarting, "worker-0", 0).vm == vm_name("digits_1", WORKER_0)

@@ -19,7 +19,7 @@ from tests.support.jobs import CHIEF
 from tests.support.study import Study
 from trainmaster.console.actions import Action, ActionDeniedError, Actions, all_denied
 from trainmaster.core.model.job import JobState
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 
 ACTIONS = ("clone", "resubmit", "labels", "delete")
 
@@ -68,7 +68,7 @@ def test_resubmitted_job_has_the_same_spec_a_new_id_and_the_user_as_its_origin(e
         **json.loads(original.spec_json),
         "jobId": fields["job_id"],
     }
-    assert describe_origin(again) == "in the console, by anna@example.com (unverified)"
+    assert describe_submission(again) == "in the console, by anna@example.com (unverified)"
     assert ended.world.ledger[0].event.job.submission.endswith("/anna@example.com")  # type: ignore[union-attr]
 
 

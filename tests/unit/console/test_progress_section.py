@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -89,6 +90,30 @@ def test_hostile_metric_breaks_neither_page_nor_chart(site: Site) -> None:
     assert "<script>alert" not in text
     assert "nan" not in text.lower().replace("financ", "")
     assert "inf," not in text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e18],
+        [-1e18, -1e18],
+        [sys.float_info.max] * 2,
+        [-sys.float_info.max] * 2,
+        [0.0, 5e-324],
+        [2.0**53, 2.0**53 + 2],
+    ],
+    ids=repr,
+)
+def test_metric_that_barely_changes_is_drawn_whatever_its_size(
+    site: Site, values: list[float]
+) -> None:
+    """As `total_flos` of a program: one more is the same number."""
+    add(site, "metric/total_flos", values)
+    text = site.text(PATH)
+    assert "total_flos" in text
+    assert "nan" not in text.lower().replace("financ", "")
+    assert "inf" not in text.replace("info", "").replace("infinit", "")
+    assert site.get("/compare?job=digits_1").status_code == 200
 
 
 @pytest.mark.parametrize(

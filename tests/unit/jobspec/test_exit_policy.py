@@ -8,6 +8,7 @@ from tests.support.jobs import a_spec
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.problems import InvalidJob
 
 
@@ -61,6 +62,41 @@ def test_wrong_exit_policy_is_refused_at_its_field(spec: object, field: str) -> 
     with pytest.raises(InvalidJob) as caught:
         policy_of(spec)
     assert [problem.field for problem in caught.value.problems] == [field]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"preset": "service"},
+        {"exitPolicy": {"preset": "service"}},
+        {"trainmaster": {"exitPolicy": {"preset": "service"}, "spot": "all"}},
+        {"jobId": "digits_1", **a_spec(), "trainmaster": {"exitPolicy": {"preset": "service"}}},
+    ],
+    ids=["block", "with its name", "in the extension", "job file"],
+)
+def test_policy_outside_a_job_is_read_in_each_form(document: dict[str, object]) -> None:
+    assert read_exit_policy(document).preset is Preset.SERVICE
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"exitPolicy": {"exitPolicy": {"preset": "service"}}}, "exitPolicy.exitPolicy"),
+        ({"presett": "service"}, "exitPolicy.presett"),
+        ({"exitPolicy": ["service"]}, "exitPolicy"),
+        ({"trainmaster": "service"}, "exitPolicy"),
+    ],
+)
+def test_wrong_policy_outside_a_job_is_refused_at_its_field(
+    document: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        read_exit_policy(document)
+    assert [problem.field for problem in caught.value.problems] == [f"trainmaster.{field}"]
+
+
+def test_job_file_without_an_exit_policy_has_the_default_one() -> None:
+    assert read_exit_policy({"trainmaster": {"spot": "all"}}) == ExitPolicy()
 
 
 def test_same_exit_code_may_have_different_actions_for_two_task_types() -> None:

@@ -61,7 +61,7 @@ class GlobalInvariants:
         invariants = self.jobs[job_id]
         invariants.check_commit()
         self.last_commit_s = self.context.now
-        check_holders(entry.job for entry in self.jobs.values())
+        check_holders(other.job for other in self.jobs.values())
         if self.limits and invariants.job is not None:
             self._check_admission(invariants.job, queue_read_at)
 
@@ -101,11 +101,8 @@ class GlobalInvariants:
         was_queued = self._queued_since.pop(job.job_id, None) is not None
         if not was_queued or job.state.is_terminal:
             return
-        live = [
-            entry.job
-            for entry in self.jobs.values()
-            if entry.job and not entry.job.state.is_terminal
-        ]
+        stored = [invariants.job for invariants in self.jobs.values() if invariants.job]
+        live = [other for other in stored if not other.state.is_terminal]
         admitted = [other for other in live if other.state is not JobState.QUEUED]
         self._check_limits(admitted, "limits: the admitted jobs need more than the limits allow")
         known_before = self.context.now if queue_read_at is None else queue_read_at

@@ -1,5 +1,8 @@
-"""A model of the agent's protocol: same state on disk, same event queues, same order as
-`agent.control.agent`.
+"""A model of the agent, the process on each VM that runs a replica's program: it follows the
+directive in the VM's metadata and reports events.
+
+It has the protocol of `agent.control.agent`: same state on disk, same event queues, same order. A
+`Key` names one execution of the program, by attempt and incarnation.
 
 The real agent consists of threads, processes and HTTP calls, which cannot run in virtual time.
 `tests/integration/agent` holds the real one to the same promises (docs/interfaces.md sections 2 and
@@ -20,8 +23,11 @@ from trainmaster_local.simulator.world.event_sender import Event, EventSender, K
 from trainmaster_local.simulator.world.programs import Exit, Program, Training
 from trainmaster_local.simulator.world.vm import SimVm
 
+# Shortest and longest time, in virtual seconds
 BOOT_S: Final = (4.0, 15.0)
+"""From the start of the VM to that of the agent."""
 SETUP_S: Final = (1.0, 6.0)
+"""How long the agent prepares the VM before the first program."""
 DIRECTIVE_S: Final = (0.02, 0.3)
 """Delay until a new directive is read."""
 STOP_S: Final = (0.1, 3.0)
@@ -31,6 +37,7 @@ HELD_REPEAT_S: Final = (20.0, 600.0)
 CLEAN_S: Final = (0.5, 3.0)
 """From the end of the last job's program to the start of the next job's agent."""
 CHECKPOINT_S: Final = (0.5, 10.0)
+"""How long a program takes to save a checkpoint before its VM goes."""
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
 
@@ -48,6 +55,7 @@ class _Disk:
     ready: Key | None = None
     """The round for which vm-ready was published under `hold`."""
     desired: Directive | None = None
+    """The last directive."""
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
     """Causes of VM loss that were reported."""
@@ -72,7 +80,7 @@ class SimAgent:
         self._vm = vm
         self._job_id = vm.job_id
         directive = vm.observed.directive
-        self._tenure = directive.tenure if directive else 1
+        self._tenure = directive.tenure if directive else 1  # grows when another job takes the VM
         self._leave_vm = leave_vm
         self._host = host
         self._training = training
@@ -89,20 +97,30 @@ class SimAgent:
         self._reset()
 
     def _reset(self) -> None:
+        """Forget all that a process of the agent has in memory."""
         self.program: Program | None = None
         self._running: Key | None = None
-        self._unwanted = self._setting_up = self._stopping = self._past_settled = (
-            self._end_is_announced
-        ) = False
-        self._events, self._fault_events = (
-            EventSender(self._bus, self._context, self._plan_within) for _ in range(2)
-        )
+        """The incarnation of `program`."""
+        self._unwanted = False
+        """Whether a directive has ended that incarnation."""
+        self._setting_up = False
+        self._stopping = False
+        """Whether the operating system shuts down."""
+        self._past_settled = False
+        """Whether the incarnation before this boot needs no report any more."""
+        self._end_is_announced = False
+        self._events = EventSender(self._bus, self._context, self._plan_within)
+        self._fault_events = EventSender(self._bus, self._context, self._plan_within)
         self._known_causes = list(self._disk.announced)
+        """Causes of VM loss that are known, reported or not."""
         self._unsent_causes: list[str] = []
+        """Those that wait for the first directive."""
         self._is_stopping_program = False
         self._is_leaving = False
         self._held: Key | None = None
-        self._may_start_at = self._started_at = 0.0
+        """The incarnation for which vm-ready is repeated."""
+        self._may_start_at = 0.0
+        self._started_at = 0.0
 
     # What happens to the agent because of its VM.
 
@@ -249,6 +267,7 @@ class SimAgent:
     # Consequences, as in the real agent.
 
     def _reconcile(self) -> None:
+        """Do what leads to the directive: stop the program, set up, report, or start."""
         disk = self._disk
         desired = disk.desired
         must_run = desired is not None and desired.action is DirectiveAction.RUN

@@ -27,17 +27,26 @@ from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import SimVm, VmPool
 
 INSERT_WAIT_S: Final = 20.0
+"""How long a call of `create` waits for its operation, as the real adapter does."""
 DELETE_WAIT_S: Final = 3.0
+"""The same for `delete`."""
 CREATE_S: Final = (8.0, 25.0)
+"""Shortest and longest time until the VMs of an insert run."""
 SLOW_CREATE_S: Final = (40.0, 150.0)
+"""The same in the fault `slow_create`: longer than a call waits."""
 DELETE_S: Final = (2.0, 35.0)
+"""Shortest and longest time of the shutdown of a deleted VM."""
 EXPIRY_SLACK_S: Final = 3600.0
+"""Time between the limits of a job and the maximum run duration of its VMs."""
 STOPS: Final = (VmStatus.STOPPING, VmStatus.STOPPED)
 
 
 @dataclass(slots=True)
 class _Operation:
+    """One insert. It fails for all of its VMs, or for none."""
+
     done_s: float
+    """Virtual time of its end."""
     error: NotCreated | None
     vms: list[SimVm]
     is_done: bool = False
@@ -73,22 +82,15 @@ class SimFleet:
         )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        present = self.pool.present
-        existing = {
-            name: present[name, create.zone]
-            for name in create.names
-            if (name, create.zone) in present
-        }
+        existing = self._existing(create)
         operation = self._operation_of(create.request_key(job.job_id))
         if operation is None and existing:
-            if any(
-                vm.observed.vm_generation < create.vm_generation or vm.observed.status in STOPS
-                for vm in existing.values()
-            ):  # it must be deleted before another one of its name can be created
-                return Pending()
+            if any(_is_outdated(vm, create) for vm in existing.values()):
+                return Pending()  # it must be deleted before another one of its name is created
             create = create.without(existing)
             if not create.names:
                 return Created()
+            # The request without the VMs that exist has a key of its own.
             operation = self._operation_of(create.request_key(job.job_id))
         if operation is None:
             operation = self._insert(job, create, metadata)
@@ -157,7 +159,17 @@ class SimFleet:
         del vm
         return "", start
 
+    def _existing(self, create: Create) -> dict[str, SimVm]:
+        """Return the VMs that have the requested names in the requested zone, by name."""
+        present = self.pool.present
+        return {
+            name: present[name, create.zone]
+            for name in create.names
+            if (name, create.zone) in present
+        }
+
     def _find(self, vm: Vm) -> SimVm | None:
+        """Return the simulated VM; None: it is gone, and a later one may have its name."""
         existing = self.pool.present.get((vm.name, vm.zone))
         return existing if existing and existing.observed.instance_id == vm.instance_id else None
 
@@ -171,6 +183,9 @@ class SimFleet:
         return operation
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> _Operation:
+        """Begin an insert, and draw its faults: an error at once, a long wait, a stockout at the
+        end, or only some of the VMs.
+        """
         context = self.context
         faults = context.faults
         key = create.request_key(job.job_id)
@@ -241,6 +256,7 @@ class SimFleet:
         return vm
 
     def _finish(self, operation: _Operation) -> None:
+        """Start the VMs of an insert or, if it failed, remove them."""
         operation.is_done = True
         for vm in operation.vms:
             if vm.is_gone or vm.observed.status is not VmStatus.CREATING:
@@ -249,6 +265,12 @@ class SimFleet:
                 self.pool.remove(vm, "stockout")
             else:
                 self.pool.start(vm)
+
+
+def _is_outdated(vm: SimVm, create: Create) -> bool:
+    """Whether a VM cannot be the one requested: it is of an earlier generation, or has stopped."""
+    observed = vm.observed
+    return observed.vm_generation < create.vm_generation or observed.status in STOPS
 
 
 def _stockout(zone: str) -> NotCreated:

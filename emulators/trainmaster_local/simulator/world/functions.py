@@ -44,7 +44,9 @@ from trainmaster_local.simulator.world.function_ports import (
 from trainmaster_local.simulator.world.user_actions import CANCEL, DELETE, LABEL
 
 SUSPENDED_S: Final = (0.01, 12.0)
+"""Shortest and longest time for which an invocation is suspended at a port call."""
 JITTER_S: Final = 1.0
+"""Longest time that a flow waits before it repeats a commit that lost a race."""
 ALGORITHMS: Final = f"gs://stage/algorithms/{'0' * 64}/algorithms.whl"
 """Address of the package of the built-in algorithms. Nothing downloads it."""
 PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -112,9 +114,8 @@ class Functions:
         }
 
     def deliver(self, topic: str, message: Message) -> bool | None:
-        """Handle one message, with the acknowledgement policy of `trainmaster.messaging.push`.
-
-        See `bus.Deliver`.
+        """Handle one message, with the acknowledgement policy of `trainmaster.messaging.push`:
+        return True to acknowledge it, False to have it redelivered, None if no instance is free.
 
         Any exception that the policy does not name is a bug, and is raised to the caller.
         """
@@ -185,6 +186,11 @@ class Functions:
         )
 
     def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
+        """Apply the call of a port with at most one fault, which one random number chooses.
+
+        In half of the cases the call is applied before the fault, in the other half after it or not
+        at all.
+        """
         context = self.context
         faults = context.faults
         drawn = context.rng.random()
@@ -208,6 +214,7 @@ class Functions:
         return result
 
     def _apply(self, name: str, call: partial[Any], queue_read: QueueRead | None) -> Any:
+        """Apply the call, and let the invariants look at every commit."""
         if name == READ_QUEUE and queue_read is not None:
             queue_read.at = self.context.now
         result = call()

@@ -1,5 +1,8 @@
 """Simulated training programs: how long they train, how they end, and what their peers do then.
 
+The simulator runs the real control plane against them, in virtual time, and draws all faults and
+times from the history's seed. Their agents report each exit as a real agent would.
+
 Synchronous training advances only while every member of the cluster takes part. When one member
 goes, its peers notice within seconds and exit with an error (measured with TensorFlow and PyTorch:
 0.5-5 s), and the work since the last checkpoint is lost. When training is complete, every member
@@ -44,7 +47,7 @@ PEER_ENDS: Final[tuple[Exit | None, ...]] = (
     {"cause": "process", "signal": 6},
     None,
 )
-"""How programs end whose peer has left; None: they hang."""
+"""How programs end whose peer has left, drawn with equal chances; None: they hang."""
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
 BUG: Final = {
     "type": "ValueError",
@@ -73,14 +76,23 @@ PERMANENT_FAILURES: Final[tuple[Exit, ...]] = (
     {"cause": "process", "signal": 9, "out_of_memory": True},
 )
 PERMANENT_SHARE: Final = 0.06
+"""Share of the failures that no other attempt can mend."""
 
+# Shortest and longest time, in virtual seconds
+START_S: Final = (1.0, 5.0)
+"""From the start of a program until it is ready to train."""
 PEER_LOSS_NOTICED_S: Final = (0.5, 5.0)
+"""From the end of a member until its peers exit."""
 EXIT_S: Final = (0.0, 2.0)
+"""From the end of training until a program exits."""
 EXPORT_S: Final = (0.0, 20.0)
+"""The same for the primary."""
 
 
 class MixedRoundsError(AssertionError):
-    """F1: a program of a round started beside a program of another round."""
+    """Invariant F1 is violated: a program of a round (one common start of all members) was started
+    while a program of another round ran.
+    """
 
 
 @dataclass(eq=False, slots=True)
@@ -126,15 +138,18 @@ class Training:
     _primary: ReplicaId = field(init=False)
     _alive: list[Program] = field(default_factory=list)
     _waiting_or_training: list[Program] = field(default_factory=list)
+    """Programs that have joined the cluster."""
     _cluster: tuple[Program, ...] = ()
-    """The programs of the current round."""
+    """The programs that train together now, or did last."""
     _training_since: float | None = None
+    """Virtual time at which the cluster began to train; None: it does not."""
     _round: int = 0
+    """How often a cluster has begun to train."""
 
     def __post_init__(self) -> None:
         self._primary = self.plan.primary
         cluster = [group for group in self.plan.groups if group.task_type is not TaskType.EVALUATOR]
-        self._size = sum(group.count * group.hosts for group in cluster)
+        self._size = sum(group.count * group.hosts for group in cluster)  # programs
 
     def start(
         self,
@@ -143,6 +158,7 @@ class Training:
         vm_incarnation: VmIncarnation,
         on_exit: Callable[[Exit], None],
     ) -> Program:
+        """Start a program. It joins the cluster later, and may be drawn to fail at some moment."""
         program = Program(replica_id, host, vm_incarnation, on_exit)
         context = self.context
         self._check_round(program)
@@ -151,7 +167,7 @@ class Training:
             exits = PERMANENT_FAILURES if context.chance(PERMANENT_SHARE) else FAILURES
             failure = exits[int(context.rng.random() * len(exits))]
             self._plan_exit(program, (0.2, self.duration_s), failure, EndCause.FAILED)
-        context.scheduler.after(context.between(1, 5), lambda: self._join(program))
+        context.scheduler.after(context.between(*START_S), lambda: self._join(program))
         return program
 
     def kill(self, program: Program) -> None:
@@ -169,6 +185,9 @@ class Training:
         self._exit(program, COMPLETED, EndCause.COMPLETED)
 
     def _join(self, program: Program) -> None:
+        """Let the program join its cluster, which trains as soon as it is complete; or let it work
+        alone, if it needs no peers.
+        """
         if not program.is_alive:
             return
         if program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous:
@@ -189,6 +208,7 @@ class Training:
             )
 
     def _finish(self, training_round: int) -> None:
+        """End training, unless the cluster that was to finish now has fallen apart meanwhile."""
         if training_round != self._round or self._training_since is None:
             return
         self.done_s = self.duration_s
@@ -231,16 +251,16 @@ class Training:
     def _leave(self, program: Program) -> None:
         """Take a program out of the cluster.
 
-        If the cluster was training, its other members fail soon.
+        If the cluster was training, the work since the last checkpoint is lost, and its other
+        members fail soon.
         """
         if not program.is_member:
             return
         self._remove_member(program)
         if self._training_since is None or program not in self._cluster:
             return
-        since = self._training_since
+        reached = self.done_s + (self.context.now - self._training_since)
         self._training_since = None
-        reached = self.done_s + (self.context.now - since)
         kept = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
         self.lost_s += reached - max(kept, self.done_s)
         self.done_s = max(kept, self.done_s)

@@ -1,12 +1,20 @@
 """Ending a program that hangs, because no exit would ever be reported.
 
-    a time   the program has printed nothing for so long; the other members print their stacks, too
-    auto     it has been still for so long (`stillness.py`), and so have all members of its gang:
+The job's `stallTimeout` says when a program counts as hung:
+
+    a time   it has printed nothing for so long
+    auto     it has been still for so long: it prints nothing, moves no bytes and computes nothing
+             (`stillness.py`); and so have the programs of all members of its job
+
+With `auto`, the agents agree over their peer channel, which sends datagrams from VM to VM:
 
     member 0 is still ──► `still` to all members ──► each one that is still, too, answers
                           └── all have answered ──► `stalled` ──► all end their programs
 
 A member that does not answer is no evidence: it works, or its VM hangs, which is found elsewhere.
+With a time, the agent that finds a silent program also sends `stalled`. All programs print their
+stacks before they end, so that users see where each of them hung.
+
 Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU
 slice, only the first one is watched, because programs usually print on the first process only.
 docs/decisions/0142-hung-programs.md.
@@ -34,9 +42,12 @@ from trainmaster.agent.reporting.serial_console import Console
 STILL = "still"
 STALLED = "stalled"
 ASK_S = 2.0
+"""How long peers may take to answer."""
 ASK_AGAIN_S = 60.0
+"""Shortest time between two questions of member 0."""
 ALSO_SILENT = 0.9
-"""Share of the timeout.
+"""Share of the timeout for which a program must have printed nothing, when another member's has
+reached the timeout, to count as silent itself.
 
 Members in lockstep print their last lines at about the same time, whichever of them hangs.
 """
@@ -67,7 +78,11 @@ class Quiet(NamedTuple):
 
 
 class StallWatch:
-    """Use it on the main thread only, but for `quiet`. A thread of its own takes the samples."""
+    """Watches the agent's program, one incarnation after the other.
+
+    Use it on the main thread only, but for `quiet`. The inbox runs its handlers on the main thread;
+    a thread of its own takes the samples.
+    """
 
     def __init__(
         self,
@@ -90,10 +105,13 @@ class StallWatch:
         self._machine = machine or Surroundings()
         self._clock = inbox.clock.monotonic_s
         self._watched: IncarnationKey | None = None
+        """The incarnation whose program is watched; None: there is none."""
         self._program: Program | None = None
         self._stillness: Stillness | None = None
         self._asked_at = -ASK_AGAIN_S
+        """When member 0 asked the others last."""
         self._stalled: IncarnationKey | None = None
+        """The incarnation whose program was ended as hung; None: none was."""
         self._reason = ("", "")
         """Type and message of the error that the exit carries."""
         if channel is not None:
@@ -181,7 +199,11 @@ class StallWatch:
             self._inbox.clock.sleep(min(SAMPLE_S, stillness.limit_s / 4))
 
     def _on_still(self, key: IncarnationKey) -> None:
-        """Let member 0 ask the others: if it is not still, their answers make no difference."""
+        """Ask the others, if this is member 0.
+
+        If member 0 is not still, the answers of others make no difference, so it is enough that it
+        asks.
+        """
         if key != self._watched or not self._is_still:
             return
         if self._channel is None:
@@ -197,9 +219,9 @@ class StallWatch:
             self._end_all(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
 
     def _on_stalled(self, datagram: Datagram) -> None:
-        """End the program with those of the others.
+        """End the program at the same moment as those of the others.
 
-        With `auto`, only this agent's own evidence counts.
+        With `auto`, only if it is still by this agent's own samples.
         """
         key = datagram.key
         in_s = min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
@@ -215,6 +237,7 @@ class StallWatch:
             self._end(key, *reason, in_s=in_s)
 
     def _end_all(self, key: IncarnationKey, *reason: str) -> None:
+        """End the programs of all members. `reason`: type and message of this program's error."""
         if self._channel is not None:
             moment = self._clock() + MOMENT_S
             self._channel.ask(

@@ -1,4 +1,10 @@
-"""The arguments and the environment that the program is started with."""
+"""The arguments and the environment that the program is started with.
+
+They come from the VM config, which the control plane writes into the metadata once per role, and
+from what only this VM knows: its index, its host within a TPU slice, its GPUs, and addresses. So
+that programs run unchanged, they have the names of AI Platform Training, Vertex AI, torchrun and
+Cloud TPU.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +36,9 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables that the program gets besides the VM's own.
 
-    The conventions of launchers and trackers come first, then the job's variables, its secrets, and
-    the platform's variables; the last one of a name wins. `slices` and `gpus`: as in
-    `platform_variables`.
+    Defaults for launchers (torchrun, Accelerate) and experiment trackers (MLflow, W&B) come first,
+    then the job's variables, its secrets, and the platform's variables; the last one of a name
+    wins. `slices` and `gpus`: as in `platform_variables`.
     """
     config = identity.config
     platform = platform_variables(identity, slices, gpus)
@@ -78,10 +84,10 @@ def platform_variables(
     if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
         # AI Platform Training set it to the project's number, not to its id.
         environment["CLOUD_ML_PROJECT_ID"] = identity.project_number
-    host = identity.host
+    host = identity.host  # None: a VM, not a host of a TPU slice
     if config.slice_base is not None:
         environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
-    if config.rank_base is not None:
+    if config.rank_base is not None:  # the role is part of a cluster with ranks
         rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
         environment["RANK"] = environment["NODE_RANK"] = rank
         if gpus <= 1:
@@ -99,8 +105,8 @@ def platform_variables(
 
 
 def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
-    """Replace the placeholder names of slices by addresses
-    (`trainmaster.core.reconcile.slice_addresses`).
+    """Replace the placeholder names of slices, which the control plane wrote before their addresses
+    were known (`core.reconcile.slice_addresses`). A slice without an address has completed.
     """
     for number, address in enumerate(slices):
         text = text.replace(

@@ -1,7 +1,12 @@
-"""Which of a program's processes gets a signal.
+"""Which of a program's processes gets a signal from the agent.
 
-Many processes do not catch a signal and would die of it unsaved: launchers, shells, workers of data
-loaders that ran `exec`. `/proc/PID/status` says which signals a process catches.
+    find_catchers    to save together with all programs of the job: only processes with a handler
+    find_receivers   to save because its own VM goes, or to end: the command that the job named,
+                     whether it has a handler or not
+
+Many processes have no handler for a signal and would die of it before they have saved: launchers,
+shells, workers of data loaders that ran `exec`. `/proc/PID/status` says which signals a process
+catches.
 """
 
 from __future__ import annotations
@@ -39,19 +44,20 @@ def find_catchers(roots: Collection[int], number: int) -> list[int]:
     """Return the topmost process of each branch that catches the signal, among `roots` and their
     descendants.
 
-    Launchers never count: torchrun passes SIGTERM on, and kills after 30 s what still saves; of
-    SIGUSR1 it dies.
+    Launchers never count. torchrun passes SIGTERM on, but kills after 30 s processes that still
+    save, and SIGUSR1 ends it.
     """
     found = descendants(roots, read_stats(), lambda pid: is_catcher(pid, number))
     return [pid for pid in found if is_catcher(pid, number)]
 
 
 def find_receivers(roots: Collection[int], number: int) -> list[int]:
-    """Return `roots`, with the commands that they run in the place of shells.
+    """Return `roots`, with shells replaced by the commands that they run.
 
-    A shell without a trap dies of the signal, and its command is killed with it where the shell is
-    the first process of a container. It ends by itself when its command has ended. Among several
-    commands of shells, such as those of a pipe, only those that catch the signal get it, if any do.
+    A shell without a trap ends at the signal, and where the shell is the first process of a
+    container, its command is killed with it. Without the signal, it ends by itself after its
+    command. Of several commands, such as those of a pipe, only those that catch the signal get it,
+    if any do.
     """
     stats = read_stats()
     parents = {int(fields[PARENT]) for fields in stats.values()}

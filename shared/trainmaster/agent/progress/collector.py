@@ -1,11 +1,12 @@
-"""Collects the program's progress for each report to Cloud Monitoring, from the best source that
-has news.
+"""Collects the program's progress, from the best source that has news: as points for each report
+to Cloud Monitoring, and once more when the program has ended, for its exit.
 
     reports to the status server ──┐
     the end of the output ─────────┼──► position from the first source that has one,
     summary events of the job ─────┘    metrics likewise ──► points
 
-Only the primary has a collector. A source counts only with something new since the last report, so
+A reading has a position (share, steps) or metrics, or both. Only the agent of the primary replica
+has a collector. A source counts only with something new since the last report, so
 that a program that hangs shows no progress. Summary events are listed only while neither of the
 others has metrics: a job that reports costs no request to Cloud Storage.
 docs/decisions/0124-progress.md.
@@ -33,7 +34,10 @@ HELD_S = 120.0
 POLL_S = 15.0
 PROGRESS_FOLDER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
-"""The best one first. The position of a source is its rank."""
+"""What the program reports itself, what it prints, and its summary events: the best one first.
+
+The index of a source is its rank.
+"""
 NOTHING = Reading()
 
 
@@ -82,7 +86,9 @@ class ProgressCollector:
         self._counts_from_zero = False
         """Whether the program has named an epoch 0."""
         self._is_part = False
-        """Whether what is printed has gone back within the incarnation: a bar for each epoch."""
+        """Whether printed steps count within an epoch: they have gone back since the start, because
+        each epoch has a progress bar of its own.
+        """
         try:
             self._server: StatusServer | None = StatusServer(work / "progress", self._take)
         except OSError as error:
@@ -137,9 +143,10 @@ class ProgressCollector:
         with self._lock:
             if self._key is None:
                 return []
-            readings = [self._reported or NOTHING, read_printed(self._read_output()), NOTHING]
+            printed = read_printed(self._read_output())
+            self._note_printed(printed)
+            readings = [self._reported or NOTHING, printed, NOTHING]
             self._reported = None
-            self._note_printed(readings[1])
             if any(reading.has_metrics for reading in self._news_of(readings)):
                 self._metrics_at = self._clock()
             elif self._events is not None:
@@ -161,10 +168,12 @@ class ProgressCollector:
             printed = read_last_printed(self._read_output())
             self._note_printed(printed)
             if not printed.has_position and not self._is_part:
+                # The last lines have no position any more, only one before them had.
                 printed = replace(
                     self._last[1], metrics=printed.metrics, not_finite=printed.not_finite
                 )
             elif self._is_part and printed.epoch is None:
+                # A full bar of an unknown epoch is not the end of the work.
                 printed = replace(printed, share=None, step=None, steps=None)
             readings = [self._reported or self._last[0], printed, self._last[2]]
             position = next((found for found in readings if found.has_position), NOTHING)
@@ -187,6 +196,7 @@ class ProgressCollector:
         ]
 
     def _position(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
+        """Yield the points of the position, from the best source that has one."""
         rank = self._choose("position", [reading.has_position for reading in news])
         if rank is None:
             return
@@ -196,6 +206,7 @@ class ProgressCollector:
                 yield ProgressPoint(name, float(value), SOURCES[rank])
 
     def _metrics(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
+        """Yield the points of metrics, from the best source that has any."""
         rank = self._choose("metrics", [reading.has_metrics for reading in news])
         if rank is None:
             return
@@ -210,9 +221,9 @@ class ProgressCollector:
                 yield ProgressPoint(f"not_finite/{name}", 1.0, SOURCES[rank])
 
     def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
-        """Return the rank of the best source with news.
+        """Return the rank of the best source with news; None if no source has any.
 
-        None if no source has any, or while a better source, which has none now, is held.
+        For `HELD_S` after a better source had news, a worse one does not replace it: None, too.
         """
         if True not in has_news:
             return None
@@ -225,6 +236,7 @@ class ProgressCollector:
         return rank
 
     def _take(self, reading: Reading) -> None:
+        """Keep a report of the program. Called by the status server, on its thread."""
         with self._lock:
             known = self._reported or self._last[0]
             if known.steps is not None and reading.steps is None:
@@ -235,7 +247,10 @@ class ProgressCollector:
 
 
 def _last_progress(position: Reading, metrics: Reading, *, counts_from_zero: bool) -> LastProgress:
-    """Return the progress at the end. A program names its last epoch during or after it."""
+    """Return the progress at the end.
+
+    A program names its last epoch while it runs or after it, so the epoch counts as done.
+    """
     epoch = position.epoch
     if epoch is not None and counts_from_zero:
         epoch += 1

@@ -41,7 +41,7 @@ from trainmaster.cli.doctor.topic_checks import (
     check_schema,
 )
 from trainmaster.cli.installation import open_store
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import JobState, Label
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
@@ -103,13 +103,16 @@ def _checks_of_the_installation(
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
         *(
-            (f"topic {topic}", partial(check_delivery, inspection, own(topic)))
+            (f"topic {topic}", partial(check_delivery, inspection, name_in_installation(topic)))
             for topic in EVENT_TOPICS
         ),
         ("retry policies", partial(check_retries, inspection)),
         (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
         *(
-            (f"schema of {topic}", partial(check_schema, inspection, own(topic), event))
+            (
+                f"schema of {topic}",
+                partial(check_schema, inspection, name_in_installation(topic), event),
+            )
             for topic, event in SAMPLE_EVENTS.items()
         ),
         ("dead letter topic", partial(check_dead_letter, inspection)),
@@ -204,13 +207,14 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
     if inspection.endpoints.storage:
         yield not_checked("notification of the bucket", "the local stack does not use one")
     elif any(
-        notification.covers(own(topics.UPLOAD), JOB_FILES)
+        notification.covers(name_in_installation(topics.UPLOAD), JOB_FILES)
         for notification in inspection.notifications(bucket)
     ):
-        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {own(topics.UPLOAD)}")
+        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {name_in_installation(topics.UPLOAD)}")
     else:
         yield problem(
-            f"gs://{bucket}/{JOB_FILES} does not notify {own(topics.UPLOAD)} of new files",
+            f"gs://{bucket}/{JOB_FILES} does not notify {name_in_installation(topics.UPLOAD)}"
+            " of new files",
             CREATE_IT,
         )
 
@@ -224,7 +228,7 @@ def _check_regions(inspection: Inspection, bucket: str, region: str | None) -> I
         return
     places = {
         f"the bucket {bucket}": inspection.bucket_location(bucket),
-        "the database": inspection.database_location(own("(default)")),
+        "the database": inspection.database_location(name_in_installation("(default)")),
     }
     elsewhere = {
         what: location

@@ -20,7 +20,7 @@ from trainmaster.cli.doctor.findings import (
     problem,
     unknown,
 )
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.tools.inspection import Inspection, InspectionError
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
@@ -82,7 +82,7 @@ def check_project(inspection: Inspection) -> Iterator[Finding]:
 
 def check_database(inspection: Inspection) -> Iterator[Finding]:
     """Check that the database that the first apply creates does not exist yet."""
-    name = own("(default)")
+    name = name_in_installation("(default)")
     if inspection.endpoints.compute:
         return
     try:
@@ -100,8 +100,8 @@ def check_database(inspection: Inspection) -> Iterator[Finding]:
         " App Engine, Firebase or Datastore: the first apply would stop at it",
         'give this installation a name, and with it a database of its own: `installation = "ml"` in'
         " terraform.tfvars; or, if the database is one of Trainmaster that is to be kept,"
-        f" `terraform import google_firestore_database.this projects/{inspection.project}/databases"
-        f"/{name}`",
+        f" `terraform import google_firestore_database.this"
+        f" 'projects/{inspection.project}/databases/{name}'`",
     )
 
 
@@ -204,7 +204,9 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
     yield permissions(INSTALLER_PERMISSIONS, granted, "permissions for the first apply", fix)
     try:
         deleted = sorted(
-            name for name in inspection.deleted_roles() if name.startswith(own("trainmaster"))
+            name
+            for name in inspection.deleted_roles()
+            if name.startswith(name_in_installation("trainmaster"))
         )
     except InspectionError as error:
         if error.status != HTTPStatus.FORBIDDEN:

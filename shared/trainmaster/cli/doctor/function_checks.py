@@ -16,7 +16,7 @@ from trainmaster.cli.doctor.findings import (
     problem,
 )
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
@@ -33,7 +33,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
         yield not_checked("functions", "the local stack runs them without Cloud Functions")
         return
     functions = {function.name: function for function in inspection.functions()}
-    for name in map(own, FUNCTIONS):
+    for name in map(name_in_installation, FUNCTIONS):
         function = functions.get(name)
         if function is None:
             yield problem(f"there is no function {name}", CREATE_IT)
@@ -42,7 +42,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
             yield problem(f"function {name} is {function.state}{reason}", REPAIR_IT)
         else:
             yield ok(f"function {name}")
-    api = functions.get(own(API))
+    api = functions.get(name_in_installation(API))
     if api is not None and api.state == "ACTIVE":
         yield from _check_reachability(inspection, api.url)
 

@@ -324,10 +324,14 @@ def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Itera
         yield not_checked(what, hourly.reason)
         return
     most = hourly * Decimal(plan.limits.max_running_s) / 3600
-    words = f"{money_words(hourly, prices.currency)} per hour"
+    cap = plan.limits.cap
+    if cap and cap.limit.amount < most:
+        end = f"{cap} at most, by trainmaster.maxCost"
+    else:
+        end = f"{money_words(most, prices.currency)} if it runs until its maxRunningTime"
     yield ok(
-        f"{what}: {words}, {money_words(most, prices.currency)} if it runs until its"
-        f" maxRunningTime; list prices of {prices.fetched_at:%Y-%m-%d}"
+        f"{what}: {money_words(hourly, prices.currency)} per hour, {end}; list prices of"
+        f" {prices.fetched_at:%Y-%m-%d}"
     )
     if prices.is_old(datetime.now(UTC)):
         yield limit(f"the price list is older than {TOO_OLD_DAYS} days", UPDATE)

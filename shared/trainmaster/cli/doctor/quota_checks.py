@@ -10,7 +10,7 @@ from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Inspection
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
-"""Quotas for the job of the README: three n1-standard-4 with their default disks of 100 GB."""
+"""Quotas for the main example, `examples/digits`: three n1-standard-4 with disks of 100 GB."""
 GPUS: Final = 8
 """GPUs to request where there are none."""
 _SHOWN: Final = (

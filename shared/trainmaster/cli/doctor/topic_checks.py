@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 from trainmaster.gcp.tools.inspected_resources import Subscription
 from trainmaster.gcp.tools.inspection import Inspection
@@ -39,7 +39,7 @@ EVENT_TOPICS: Final = (
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
     """Check that the topic exists, and that its subscription has the settings of infra/.
 
-    `topic`: its name in this installation, as `own` returns it.
+    `topic`: its name in this installation, as `name_in_installation` returns it.
     """
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
@@ -61,12 +61,12 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
         yield "has no push endpoint"
     if (
-        subscription.dead_letter != own(topics.DEAD_LETTER)
+        subscription.dead_letter != name_in_installation(topics.DEAD_LETTER)
         or subscription.attempts_max < ATTEMPTS_MIN
     ):
         yield (
-            f"does not move messages to {own(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more"
-            " deliveries"
+            f"does not move messages to {name_in_installation(topics.DEAD_LETTER)} after"
+            f" {ATTEMPTS_MIN} or more deliveries"
         )
     if subscription.expires:
         yield "expires when it is not used"
@@ -84,7 +84,8 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
         reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
         yield not_checked("retry policies of the subscriptions", reason)
         return
-    subscriptions = {topic: inspection.subscription(topic) for topic in map(own, EVENT_TOPICS)}
+    names = map(name_in_installation, EVENT_TOPICS)
+    subscriptions = {topic: inspection.subscription(topic) for topic in names}
     without = [
         topic
         for topic, found in subscriptions.items()
@@ -101,7 +102,7 @@ def check_notifications(inspection: Inspection) -> Iterator[Finding]:
 
     Its subscriptions belong to the users.
     """
-    topic = own(topics.JOB_STATE)
+    topic = name_in_installation(topics.JOB_STATE)
     if inspection.has_topic(topic):
         yield ok(f"topic {topic}")
     else:
@@ -133,7 +134,7 @@ def check_schema(
 
 def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
     """Check that the dead letter topic keeps its messages, and that there are none."""
-    topic = own(topics.DEAD_LETTER)
+    topic = name_in_installation(topics.DEAD_LETTER)
     subscription = inspection.subscription(topic)
     if not inspection.has_topic(topic) or subscription is None or subscription.topic != topic:
         yield problem(

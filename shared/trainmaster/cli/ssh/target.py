@@ -41,7 +41,7 @@ def find_target(state: State, replica: str, host: int) -> Target:
     """
     job = state.job
     _require_replicas(job)
-    replica_id = parse_replica(replica, state)
+    replica_id = parse_replica(replica, job)
     found = state.find(job.attempt, replica_id)
     if found is None:
         raise PermanentError(

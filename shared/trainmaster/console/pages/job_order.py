@@ -63,7 +63,7 @@ class JobOrder:
         return "ascending" if self.order == "asc" else "descending"
 
     def sort(self, jobs: Sequence[Job], key: Key) -> list[Job]:
-        """Return the jobs in this order. Of equal ones, the newest comes first."""
+        """Return the jobs, which come newest first, in this order; equal ones stay newest first."""
         values = [(key(job), job) for job in jobs]
         present = [(value, job) for value, job in values if value is not None]
         present.sort(key=lambda pair: pair[0], reverse=self.order == "desc")

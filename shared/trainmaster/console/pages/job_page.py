@@ -32,7 +32,7 @@ from trainmaster.core.reporting.explain import (
     shown_entries,
 )
 from trainmaster.core.reporting.history import History, read_history
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
@@ -155,7 +155,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     return JobPage(
         job=job,
         kind=job_kind(job),
-        origin=describe_origin(job),
+        origin=describe_submission(job),
         machines=machine_words(job.placed.plan),
         program=program_words(job),
         folder=folder_words(job),

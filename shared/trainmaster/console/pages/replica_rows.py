@@ -1,4 +1,4 @@
-"""The table of replicas on a job's page."""
+"""The table of replicas on a job's page in the console."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
 
 REPLICAS_MAX: Final = 1_000
+"""Most rows of the whole table; the page first shows fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,10 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
 
 
 def _has_no_incident(replica: Replica) -> bool:
-    """Every member of a round has the same incarnation, whichever of them ended the
-    earlier ones.
+    """Whether the replica runs or has completed, and needed neither a restart nor another VM.
+
+    Its incarnation does not show that: members of a round restart together, whichever of them
+    failed.
     """
     is_steady = replica.state in (ReplicaState.RUNNING, ReplicaState.COMPLETED)
     return is_steady and not (replica.restarts_used or replica.replaced)

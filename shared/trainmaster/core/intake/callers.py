@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 
 ACCOUNT: Final = "trainmaster-callers"
 READ: Final = "iam.serviceAccounts.get"
@@ -25,7 +25,7 @@ def callers_account(project: str, installation: str | None = None) -> str:
 
     `installation`: its name; None: this one's.
     """
-    return f"{own(ACCOUNT, installation)}@{project}.iam.gserviceaccount.com"
+    return f"{name_in_installation(ACCOUNT, installation)}@{project}.iam.gserviceaccount.com"
 
 
 def permissions_on_account(permissions: Iterable[str]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""The names of what an installation owns: no two installations of a project share one.
+"""The names of the resources of an installation: no two installations of a project share one.
 
 One without a name owns `trainmaster-upload` and VMs `tm-…`; one with a name owns `tmNAME-upload`
 and VMs `tmNAME-…`. A name has no hyphen, so that no such prefix is the beginning of another one.
@@ -14,7 +14,7 @@ from typing import Final
 
 VARIABLE: Final = "TRAINMASTER_INSTALLATION"
 LOG_ID: Final = "trainmaster"
-"""Name of the log of all jobs in Cloud Logging, for `own`."""
+"""Name of the log of all jobs in Cloud Logging, for `name_in_installation`."""
 
 
 def checked(name: str) -> str:
@@ -30,10 +30,12 @@ def checked(name: str) -> str:
     return name
 
 
-def own(name: str, chosen: str | None = None) -> str:
-    """Return what an installation calls what one without a name calls `name`.
+def name_in_installation(name: str, chosen: str | None = None) -> str:
+    """Return the name that a resource has in an installation: `trainmaster-upload`, or
+    `tmstaging-upload` in the installation `staging`.
 
-    `chosen` None: this process's.
+    `name`: its name in an installation without a name. `chosen`: the installation; None: this
+    process's.
     """
     chosen = os.environ.get(VARIABLE, "") if chosen is None else chosen
     _, hyphen, rest = name.partition("-")

@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 NAME_LENGTH_MAX: Final = 63
@@ -46,7 +46,7 @@ def vm_name(job_id: str, replica_id: ReplicaId) -> str:
     """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have
     the same name.
     """
-    return named(own("tm"), job_id, replica_id)
+    return named(name_in_installation("tm"), job_id, replica_id)
 
 
 @lru_cache(maxsize=4096)  # called for every replica in every provisioning round
@@ -63,7 +63,7 @@ def job_hash(job_id: str) -> str:
 def job_hash_in(vm_name: str) -> str | None:
     """Return the `job_hash` in a VM's name; None if the name was not made by `vm_name`."""
     match = VM_NAME.fullmatch(vm_name)
-    return match["hash"] if match and vm_name.startswith(own("tm-")) else None
+    return match["hash"] if match and vm_name.startswith(name_in_installation("tm-")) else None
 
 
 def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
@@ -71,7 +71,7 @@ def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
 
     Raises ValueError for a name that `vm_name` does not make.
     """
-    if not vm_name.startswith(own("tm-")):
+    if not vm_name.startswith(name_in_installation("tm-")):
         raise ValueError(f"{vm_name} is the name of a VM of another installation")
     task_type, index = vm_name.rsplit("-", 2)[1:]
     return ReplicaId.parse(f"{task_type}-{index}")

@@ -2,13 +2,14 @@
 
 A VM has a DNS name before it exists. A slice has only the address of its first host, which Cloud
 TPU assigns when it creates the slice. TF_CONFIG and MASTER_ADDR are made once per role, from names
-alone. They therefore contain a placeholder for each slice, and the directive of each incarnation
-carries the addresses that replace the placeholders:
+alone. They therefore contain a placeholder for each slice. The addresses follow in the directive,
+the metadata entry that tells an agent what to do; the agent puts them in the place of the
+placeholders when it starts the program:
 
-    slices are being created ──► every replica is held ──► all slices run ──► directives: run, with
-    all addresses
+    slices are being created ──► every agent is told to hold
+    all slices run           ──► every agent is told to run, with all addresses
 
-A replaced slice has a new address. Incarnations that start later receive it; one that keeps running
+A replaced slice has a new address. Programs that start later receive it; one that keeps running
 does not.
 """
 
@@ -40,20 +41,19 @@ def with_slice_addresses(
     all are known.
     """
     if not job.plan.slices or not desired:
-        return desired
+        return desired  # no program needs the address of a slice
     vm_by_name = match_vms(job, desired, vms)
     by_replica_id = {target.replica.replica_id: target for target in desired}
     addresses = [
         _address(by_replica_id.get(replica_id), vm_by_name) for replica_id in job.plan.slices
     ]
     known = tuple(address for address in addresses if address is not None)
-    return tuple(
-        _with_addresses(target, known if len(known) == len(addresses) else None)
-        for target in desired
-    )
+    all_addresses = known if len(known) == len(addresses) else None
+    return tuple(_with_addresses(target, all_addresses) for target in desired)
 
 
 def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> DesiredVm:
+    """Add the addresses to a directive that runs a program; None: they are not all known yet."""
     directive = target.directive
     if directive.action not in (DirectiveAction.RUN, DirectiveAction.SAVE):
         return target

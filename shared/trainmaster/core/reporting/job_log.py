@@ -36,8 +36,8 @@ from trainmaster.core.decisions import Decision, Reason
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.failure_row import SHOWN_FROM
 from trainmaster.core.model.job import Job, public_id
-from trainmaster.core.model.plan import Dialect
-from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.rules.failure_row import ending_words, failing_words
 
@@ -91,6 +91,22 @@ def task_base(task_type: TaskType, dialect: Dialect) -> str:
     AI's format.
     """
     return POOLS[task_type] if dialect is Dialect.VERTEX else REPLICAS[task_type]
+
+
+def task_name(replica_id: ReplicaId, dialect: Dialect) -> str:
+    """Return the name of a replica in the labels of its log lines: `worker-replica-1`."""
+    return f"{task_base(replica_id.task_type, dialect)}-{replica_id.index}"
+
+
+def replica_named(name: str, plan: Plan) -> ReplicaId | None:
+    """Return the replica of the plan that has this name: its id (`worker-1`), its name in messages
+    (`worker 1`) or in its log (`worker-replica-1`); None: there is none.
+    """
+    dialect = plan.origin.dialect
+    for replica_id in plan.replica_ids:
+        if name in (str(replica_id), replica_id.words, task_name(replica_id, dialect)):
+            return replica_id
+    return None
 
 
 def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:

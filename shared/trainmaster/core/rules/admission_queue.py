@@ -10,11 +10,12 @@ small jobs do not starve a large one. Source: the service's `scheduling.priority
 among jobs that request the same accelerator.
 
 A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are
-one team, of weight
-1. With weights, the next job is that of the team that uses the smallest share per weight, by the
-   resource of which it uses the largest share; priority and age order the jobs within a team. A
-   team that is alone may use everything. Source: dominant resource fairness (Ghodsi et al., 2011),
-   without preemption.
+one team with the weight 1. With weights, the next job is that of the team that uses the smallest
+share per weight, by the resource of which it uses the largest share; priority and age order the
+jobs within a team. A team that is alone may use everything. Source: dominant resource fairness
+(Ghodsi et al., 2011), without preemption.
+
+An admission pass reads all live jobs, starts those that may start, and stores why the others wait.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import Final
 
 from trainmaster.core.machines.gpus import GPUS as GPU_TYPES
@@ -135,7 +137,7 @@ def needs_of_groups(groups: Iterable[TaskGroup]) -> Counter[str]:
 def limit_problem(plan: Plan, limits: Limits) -> str | None:
     """Return why a job could never be admitted, in the service's words; None if it could."""
     needs = resource_needs(plan)
-    needs[RUN_HOURS] = -(-plan.limits.max_running_s // HOUR_S)
+    needs[RUN_HOURS] = ceil(plan.limits.max_running_s / HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
             request = f"{amount_words(needs[resource])} {resource}"
@@ -235,9 +237,8 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
             f" {limits.get(team, 1)}"
         )
         yield job, used, words if any(map(is_weight, limits)) else ""
-        if (
-            limit_problem(job.plan, limits) is None
-        ):  # reserved for a waiting job, too: later jobs must not overtake it
+        can_ever_start = limit_problem(job.plan, limits) is None
+        if can_ever_start:  # reserved for a waiting job, too: later jobs must not overtake it
             for counter in (used, by_team[team]):
                 counter.update(_needs(job))
         if not queues[team]:

@@ -1,5 +1,8 @@
 """Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
 
+The gang are the VMs of a job that are requested together, in one zone. Each request is a placement
+round, and each one that fails is a capacity error.
+
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets
                       no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a
@@ -11,7 +14,7 @@
                       of the job may run, that ends it: at once if another request cannot succeed,
                       else after an hour
 
-`trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
+`capacity_backoff` decides when VMs are requested again, and `search` where.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     job = state.job
     if not _is_current_request(job, event):
         return _no_longer_requested(event)
-    if goes_on(state):
+    if goes_on(state):  # without the missing members, which are optional then
         event = replace(event, required_present=True)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     match event.error_kind:
@@ -76,6 +79,7 @@ def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
 
 
 def judge_vms_out_of_reach(state: State, event: VmsOutOfReach, now: datetime) -> Decision:
+    """Record that Google cannot list the VMs of a zone, so that nothing is done to them."""
     text = f"{event.problem}: changes of this job's VMs wait until that ends."
     return Decision(Rule.CAPACITY, Reason.OUT_OF_REACH, text, Ignore())
 
@@ -99,6 +103,7 @@ def _no_longer_requested(event: VmsNotCreated | VmsQueued) -> Decision:
 
 
 def _is_search_over(job: Job, now: datetime) -> bool:
+    """Whether a job that never ran has looked for capacity long enough, and often enough."""
     age_s = (now - job.created_at).total_seconds()
     errors = job.placement.round + 1
     return job.started_at is None and errors >= CAPACITY_ERRORS_MIN and age_s >= PROVISIONING_MAX_S
@@ -199,7 +204,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         return _continue(state, turn, reason, text, event, now)
     since = provisioning_since(state, required_only=True)
     if job.plan.restarts.elastic and job.round.ordered_at:
-        # Until then, the job went on without some of them.
+        # Until its last round ended, the job went on without some of them.
         since = tuple(max(at, job.round.ordered_at) for at in since)
     waited_s = max(((now - at).total_seconds() for at in since), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:

@@ -1,4 +1,7 @@
-"""Rule 13, trials that run: their measurements, and those that are stopped early.
+"""Rule 13, trials of a tuning job that run: their measurements, and those that are stopped early.
+
+A trial is a job of its own, and reports the metric that the tuning job optimizes. Measurements are
+read from the VMs every minute; the optimizer compares them with those of completed trials.
 
     measurements of running trials ──► TrialsMeasured ──► Trial.reported
     the optimizer gives a trial up ──► TrialUnpromising ──► STOPPING
@@ -10,6 +13,7 @@ A trial that ends by itself before its job is stopped ends as it would have ende
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Final
 
 from trainmaster.core.actions import CancelJob, RecordMeasurements, StopTrial
@@ -34,13 +38,15 @@ REPORTS_IN_TEXT: Final = 5
 
 def trials_to_measure(tuning: Tuning, now: datetime) -> tuple[Trial, ...]:
     """Return the running trials whose measurements this minute's reconciliation reads."""
-    running = [
+    due = [
         trial
         for trial in tuning.trials
         if trial.state is TrialState.RUNNING and _is_due(trial, now)
     ]
-    parts = -(-len(running) // TRIALS_READ_MAX)
-    return tuple(running[_minute(now) % parts :: parts]) if running else ()
+    if not due:
+        return ()
+    parts = ceil(len(due) / TRIALS_READ_MAX)
+    return tuple(due[_minute(now) % parts :: parts])
 
 
 def new_measurements(tuning: Tuning, reports: tuple[TrialReport, ...]) -> tuple[TrialReport, ...]:
@@ -63,7 +69,8 @@ def judge_measurements(state: State, event: TrialsMeasured, now: datetime) -> De
     reports = new_measurements(
         tuning, tuple(report for report in event.reports if report.number in live)
     )
-    if event.round != tuning.rounds_measured + 1 or not reports:
+    is_read_twice = event.round != tuning.rounds_measured + 1  # by two deliveries
+    if is_read_twice or not reports:
         return stale(Reason.NOTHING_TO_DO, "No running trial has new measurements.")
     named = ", ".join(_describe(report) for report in reports[:REPORTS_IN_TEXT])
     more = f" and {len(reports) - REPORTS_IN_TEXT} more" if len(reports) > REPORTS_IN_TEXT else ""
@@ -91,9 +98,13 @@ def judge_stop(state: State, event: StopRequested, now: datetime) -> Decision:
 
 
 def _is_due(trial: Trial, now: datetime) -> bool:
+    """Whether it is the trial's turn in this minute (`AGES_PER_INTERVAL`).
+
+    Its number spreads trials of the same age over the minutes of their interval.
+    """
     age = now - trial.started_at if trial.started_at else timedelta()
-    minutes = max(1, int(age / timedelta(minutes=1)) // AGES_PER_INTERVAL)
-    return (_minute(now) + trial.number) % minutes == 0
+    interval = max(1, int(age / timedelta(minutes=1)) // AGES_PER_INTERVAL)
+    return (_minute(now) + trial.number) % interval == 0
 
 
 def _minute(now: datetime) -> int:

@@ -1,6 +1,11 @@
 """Evidence: what the end of a replica shows about its cause, and which end of a round decides about
 the round.
 
+The members of a synchronous job train in rounds: they start together, and when one of them fails or
+loses its VM, the others soon fail, too, because they have lost a peer. The round has then ended,
+and the next one is held, which means that its members wait until all of them are ready. During that
+time the ends of the old round arrive in any order, and each is stored with a rank:
+
     rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all
              were asked to save
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
@@ -8,7 +13,8 @@ the round.
              decides only if all others report a lost peer
     rank 3   a reported loss of a peer: the cause is probably elsewhere
 
-The smallest (rank, time) decides. Members that a directive ended have no end.
+When all members are ready, the end with the smallest (rank, time) decides whose failure it was, and
+what it costs (`verdict`). Members that the control plane itself stopped have no end.
 """
 
 from __future__ import annotations
@@ -79,8 +85,8 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
 
 
 def speaks_for_lost_peer(end: End) -> bool:
-    """Whether the end is an exit that reports a lost peer, or an abort, with which a runtime gives
-    up on its peers.
+    """Whether the end hints at a lost peer: its error says so, or it is an abort, with which a
+    runtime gives up on its peers.
     """
     if not isinstance(end, ReplicaExited):
         return False
@@ -94,10 +100,7 @@ def reports_silent_peer(end: End) -> bool:
 
 
 def _meaning(event: ReplicaExited) -> Meaning | None:
-    """Return what the error of a member means, by its own type and message; None: it has none.
-
-    What the machine has changes nothing about a peer, and a member has peers.
-    """
+    """Return what the error of a member means, by its own type and message; None: it has none."""
     if event.error is None:
         return None
     return meaning_of(event.error.type, event.error.message)
@@ -138,8 +141,9 @@ def rank_of(end: End) -> Rank:
 
 
 def end_in(event: Event) -> End | None:
-    """Return the end that the event reports: itself, or how the program before a vm-ready ended;
-    None: it reports none.
+    """Return the end that the event reports; None: it reports none, or an exit 0.
+
+    A vm-ready reports how the program that ran before on its VM ended.
     """
     end = event.ended if isinstance(event, VmReady) else event
     if isinstance(end, ReplicaExited):
@@ -154,23 +158,24 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     While a round is held, ends count for the round before it: the loss of a VM that was in it, and
     the end of a program of it. A VM that is given up because it is unfit or cannot be set up is
     lost, too: it has not reported how the round ended on it. The loss of a VM that is ready for the
-    held round counts for the hold (`hold_key`).
+    held round shows nothing about the round before it, and counts for the hold (`hold_key`).
 
-    `state` is the state before the decision. Times of agents are at least the start of the round.
+    `state` is the state before the decision. A time before the start of the round, from a VM with a
+    wrong clock, counts as that start.
     """
     job = state.job
     end = end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
-    is_out = replica_of(end) in job.round.without
+    is_left_out = replica_of(end) in job.round.without
     number = job.round.number
     is_vm_lost = isinstance(end, VmLost) or _is_of_hold(job, end)
     if job.round.is_held:
-        if is_vm_lost and (is_out or not _was_in_round_before(state, replica_of(end))):
+        if is_vm_lost and (is_left_out or not _was_in_round_before(state, replica_of(end))):
             return RoundEnd(hold_key(job.attempt, number), Rank.MACHINE, end.at)
         number -= 1  # the round that ended
     is_first = number == 0  # of the attempt: no round has ended, or its verdict was given
-    if is_first or is_out:
+    if is_first or is_left_out:
         return None
     is_exit = isinstance(end, ReplicaExited) and not is_vm_lost
     if is_exit and (job.attempt, number) != _round_of(end):

@@ -5,6 +5,10 @@ Every event has a decision, also a stale or an unknown one.
     event ──► stale? (rule 1) ──► the rule of its type ──► Decision(rule, reason, text, action)
 
 docs/rules.md explains the rules. This module holds rule 1 and the table from event types to rules.
+
+Events arrive late, twice and in any order. Rule 1 ignores those that are not about the current VM
+of a replica (its VM generation), or not about the current execution of its program (attempt and
+incarnation).
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """The normal course of a job: it is submitted, leaves the admission queue, and its replicas become
 ready.
+
+    submitted ──► QUEUED ──► PREPARING: VMs requested ──► RUNNING: all required replicas ready
+
+A synchronous job begins with a held round: its members wait until all of them are ready, and start
+together.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
         job = event.job
         if job.plan.is_synchronous and job.tuning is None:
             job = replace(job, round=Round(is_held=True, ordered_at=job.created_at))
-        if job.plan.keep_s is not None:
+        if job.plan.keep_s is not None and job.tuning is None:
             job = replace(job, machines=HeldMachines(job.job_id))
         return Decision(
             Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(job)
@@ -111,10 +116,8 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     subject = event.subject
     who = replica.replica_id.words
     success = judge_primary_success(state, event.ended, now) if event.ended else None
-    if success and isinstance(
-        success.action, SucceedJob
-    ):  # a host of a slice that exited 0 is ready like any other
-        return success
+    if success and isinstance(success.action, SucceedJob):
+        return success  # a slice's host that exited 0 before the others is ready like any other
     host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
     if is_ready(job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
@@ -142,11 +145,9 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         event.ended.measurement if event.ended else None,
     )
     which = f" for round {number}" if number and job.round.is_held and job.started_at else ""
-    which = (
-        " for the next round"
-        if replica.replica_id in job.round.without and not job.round.is_held
-        else which
-    )
+    is_left_out = replica.replica_id in job.round.without  # of an elastic round
+    if is_left_out and not job.round.is_held:
+        which = " for the next round"
     before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""
     return Decision(
         Rule.LIFECYCLE,

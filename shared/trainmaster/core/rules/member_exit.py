@@ -1,6 +1,11 @@
-"""Ends of members, which stop their round (rule 7).
+"""What stops a round, the common run of the members of a synchronous job (rule 7): the end of a
+member, and requests to save before a VM goes or more members join.
 
-The verdict follows when all members are ready for the next one.
+    running ── a member ends, or the time to save is over ──► StopRound: the next round is held
+    held    ── all members are ready again ──► the verdict (`verdict`) says what the end costs
+
+A round is held while its members wait for each other. A member without a VM may be left out of a
+round of an elastic job (`Round.without`), and joins a later one: the job grows.
 """
 
 from __future__ import annotations
@@ -101,7 +106,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     saving = round_.saving
     is_known = saving is not None and event.number <= saving.number
     is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
-    # The agents have seen this number long ago, so that they ignored the request.
+    # The agents have seen a request of this number long ago, so they ignored this one.
     must_ask_all = is_known and not is_recent
     silent = tuple(
         member
@@ -110,10 +115,10 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     )
     if saving is not None and (round_.ends_job or (is_known and is_recent)):
         return _join_request(job, saving, silent, event)
-    told = f"; directives tell {len(silent)} of them" if silent else ""
+    by_directive = f"; directives tell {len(silent)} of them" if silent else ""
     text = (
         f"The VM of {replica.replica_id.words} goes: all members of round {round_.number} are asked"
-        f" to save{told}."
+        f" to save{by_directive}."
     )
     number = max(event.number, round_.next_save)
     asked = SaveRequest(number, now, event.gives_up_at, SaveCause.NOTICE, silent)
@@ -214,9 +219,8 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
         replica.vm_generation,
         replica.incarnation,
     )
-    if (
-        subject.host is not None and not is_of_last
-    ):  # not every host of the slice is known to have exited 0
+    is_host_of_slice = subject.host is not None
+    if is_host_of_slice and not is_of_last:  # its other hosts may not have exited 0
         return None
     return judge_exit_zero(Case(state, replica, event, now))
 

@@ -235,11 +235,14 @@ def short_failure(event: ReplicaExited) -> str:
     return f"it {exit_outcome(event)}"
 
 
-def replica_failed(event: ReplicaExited, plan: Plan) -> str:
+def replica_failed(event: ReplicaExited, plan: Plan, silent: ReplicaId | None = None) -> str:
     """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do,
-    the last output.
+    the last output. `silent`: the member that did not answer the one that exited, if that is the
+    cause.
     """
     who = f"The replica {event.subject.replica_id.words}"
+    if silent is not None:
+        who = f"The replica {silent.words} did not answer its peers, and {who[0].lower()}{who[1:]}"
     if event.out_of_memory:
         message = (
             f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."

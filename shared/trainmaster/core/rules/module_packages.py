@@ -27,7 +27,7 @@ _PACKAGES: Final = {
     "lightning_fabric": "lightning",
     "mpl_toolkits": "matplotlib",
     "PIL": "pillow",
-    "pkg_resources": "setuptools",
+    "pkg_resources": "setuptools<81",  # later ones warn of it, or no longer have it
     "pl_bolts": "lightning-bolts",
     "psycopg2": "psycopg2-binary",
     "pytorch_lightning": "pytorch-lightning",
@@ -46,7 +46,7 @@ _PACKAGES: Final = {
 
 
 def package_of(module: str) -> str:
-    """Return the package to install for a module: of `PIL.Image` it is `pillow`."""
+    """Return the requirement that brings a module: for `PIL.Image` it is `pillow`."""
     parts = module.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((_PACKAGES[name] for name in names if name in _PACKAGES), parts[0])

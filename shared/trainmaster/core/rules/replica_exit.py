@@ -1,7 +1,9 @@
-"""Exits (rules 2 to 10): `ROWS` has their rules in the order of judging, first match wins.
+"""What follows the exit of a replica's program (rules 2 to 10): `ROWS` has the rules in the order
+of judging; the first one that applies decides.
 
-They judge each exit of a replica that is judged alone, and the one exit that decides about a round
-(`trainmaster.core.rules.verdict`).
+They judge two kinds of exits, which `Case.is_verdict` tells apart: an exit of a replica that is
+judged alone; and the one exit that decides about a round, in which the members of a synchronous job
+start, fail and restart together (`verdict`). Then "restart" means the next round.
 
 Each row is a function from the case to a decision, or to None if the row does not apply.
 `Row.condition` says in words when it applies; `trainmaster why` prints the conditions of the rows
@@ -30,6 +32,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.exit_policy import ExitAction, Preset
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
@@ -62,17 +65,21 @@ longer may have raised them from its data or from its VM's libraries.
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
     """Decide about an exit of the current incarnation of a replica that is judged alone."""
+    cap = state.job.plan.limits.cap
+    if event.cause is ExitCause.SAVED and state.job.round.ends_job and cap is not None:
+        return _judge_last_save(state, replica, cap)
+    return first_match(Case(state, replica, event, now))
+
+
+def _judge_last_save(state: State, replica: Replica, cap: Cap) -> Decision:
+    """Decide about an exit after the save with which a job ends, because it is about to cost its
+    cap.
+    """
     plan = state.job.plan
     ended = f"{replica.replica_id.words} ended after it was asked to save"
-    if (
-        event.cause is not ExitCause.SAVED
-        or not state.job.round.ends_job
-        or plan.limits.cap is None
-    ):
-        return first_match(Case(state, replica, event, now))
-    if len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1:  # the others may still save
+    has_other_programs = len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1
+    if has_other_programs:  # they may still save
         return stale(Reason.NOTHING_TO_DO, f"{ended}. The job is about to be cancelled.")
-    cap = plan.limits.cap
     return cancel_at_cap(cap, f"{ended}, before the job costs its maxCost, {cap}")
 
 
@@ -80,6 +87,9 @@ def first_match(case: Case) -> Decision:
     """Return the decision of the first row that applies. The last one always does."""
     decisions = (row.decide(case) for row in ROWS)
     return next(decision for decision in decisions if decision is not None)
+
+
+# The rows. `member_exit` judges by some of them alone, before all members are ready.
 
 
 def judge_exit_zero(case: Case) -> Decision | None:
@@ -178,12 +188,14 @@ def judge_setup_failure(case: Case) -> Decision | None:
 
 
 def _retries_disabled(case: Case) -> Decision | None:
+    """Fail at the first failure, by rule 6."""
     if not case.job.plan.restarts.disable_retries:
         return None
     return _fail(case, Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
 
 def _permanent(case: Case) -> Decision | None:
+    """Fail at a failure that another attempt would repeat."""
     reason = _permanent_reason(case)
     if reason is None:
         return None
@@ -202,6 +214,10 @@ def judge_failed_installation(case: Case) -> Decision | None:
 
 
 def _permanent_reason(case: Case) -> Reason | None:
+    """Return why the failure is permanent; None: it may be transient.
+
+    The user's own rules for exit codes come first. The preset `restart` restarts after everything.
+    """
     event = case.event
     if case.user_action is not None:
         return Reason.EXIT_POLICY if case.user_action is ExitAction.FAIL else None
@@ -222,6 +238,7 @@ def _permanent_reason(case: Case) -> Reason | None:
 
 
 def _crash(case: Case) -> Decision | None:
+    """Rerun the whole job, if the exit policy says so for this exit code."""
     if case.user_action is not None:
         return (
             _rerun(case, Rule.CRASH, Reason.EXIT_POLICY)
@@ -236,6 +253,7 @@ def _crash(case: Case) -> Decision | None:
 
 
 def _restart(case: Case) -> Decision:
+    """Restart the replica or the round; rerun the job if it must, or if no restarts are left."""
     if case.job.plan.restarts.restart_job_on_worker_restart:
         return _rerun(case, Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART)
     if case.restarts_used >= RESTARTS_MAX:
@@ -303,6 +321,7 @@ def _restart_action(
 
 
 def _replace_action(case: Case) -> Action:
+    """Return the restart on another VM, with a new round if members restart together."""
     replacement = ReplaceVm(
         case.replica.key,
         Budget.RESTARTS,
@@ -350,9 +369,20 @@ def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
         consequence = f"{consequence} The job continues without {case.who}."
         text = exit_texts.with_consequence(case, consequence)
         return Decision(rule, reason, text, RecordCompletion(key, case.event.at))
-    message = messages.replica_failed(case.event, case.job.plan)
+    silent = case.replica.replica_id if case.is_hung and not case.is_stall else None
+    message = messages.replica_failed(_end_of_charged(case), case.job.plan, silent)
     action = FailJob(message, key, _progress_of_primary(case))
     return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
+
+
+def _end_of_charged(case: Case) -> ReplicaExited:
+    """Return the end of the replica that is charged; if it has none, the end that decides."""
+    own = (
+        end
+        for end in case.ends
+        if isinstance(end, ReplicaExited) and end.subject.replica_id == case.replica.replica_id
+    )
+    return next(own, case.event)
 
 
 def _progress_of_primary(case: Case) -> LastProgress | None:

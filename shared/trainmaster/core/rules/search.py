@@ -1,11 +1,16 @@
-"""The search for capacity in passes: where the gang is requested next after a capacity error.
+"""The search for capacity in passes: where the gang, the VMs of a job that are still missing, is
+requested next after Google could not create them.
 
     pass: each candidate once, at once ──► pause (`capacity_backoff`)
                                        ──► the next pass, in a new order (`outlook`)
 
-A candidate is a zone of the plan, or of one of its alternatives (`Where.options`). A pass keeps
-what is left of it in the job's placement. The order of the next pass is decided with the last error
-of the one before; a gang that leaves its zone after RUNNING begins a pass at once.
+A candidate is a zone of the plan, or of one of its alternatives (`Where.options`), given by its
+number, an index into `Where.zones`. `Placement.zone_index` is the current one, and
+`Placement.remaining` what is left of the pass. The outlook is what is known of the capacity of each
+candidate; it orders a pass.
+
+The order of the next pass is decided with the last error of the one before. A gang that leaves its
+zone after RUNNING begins a pass at once.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ CANDIDATES_SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The next request."""
+    """The next request for the missing VMs."""
 
     candidate: int
     remaining: tuple[int, ...] | None
@@ -130,11 +135,13 @@ def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | N
 
 
 def floor_of_move(state: State, candidate: int) -> int | None:
-    """Return the floor of VM generations with which the gang moves to this candidate; None: it
+    """Return the lowest VM generation that counts after the move to this candidate; None: the gang
     stays.
+
+    VMs below it are deleted. A move within a zone to another way of buying keeps them.
     """
     job = state.job
-    current = state.job.placement.zone_index
+    current = job.placement.zone_index
     if candidate == current:
         return None
     return (
@@ -164,12 +171,14 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
 def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, ...]:
     """Return what is left of the pass.
 
-    The first pass after RUNNING begins when the gang leaves its zone.
+    If none has begun, or with the first error of a search after RUNNING, a pass begins: all
+    candidates but the current one are left.
     """
     job = state.job
     left = job.placement.remaining
     since = search_began_at(state, now)
-    leaves_zone = job.started_at is not None and since == now
+    is_first_error = since == now  # of this search
+    leaves_zone = job.started_at is not None and is_first_error
     if left is not None and not leaves_zone:
         return left
     order = _order(job, event.outlook, since, now)

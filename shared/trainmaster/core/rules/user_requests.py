@@ -1,5 +1,10 @@
-"""Rule 12 and other requests of users: cancellation, deadlines that the job file sets, labels,
-deletion.
+"""Rule 12 and other requests of users: cancellation, the limits of time and cost that the job file
+sets, labels, deletion.
+
+A job with a cap (`maxCost`) ends in two steps, so that little work is lost: its programs are asked
+to save, and it is cancelled when they have ended or their time is over, at the latest before it
+costs more. Its round, the common run of its members, holds the request to save; `ends_job` says
+that it is the last one.
 """
 
 from __future__ import annotations
@@ -75,15 +80,16 @@ def end_of_wait(job: Job) -> datetime | None:
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
-    """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
+    """Let the programs save, then cancel the job, so that it costs no more than its cap; or note
+    when its cost is computed next.
+    """
     job = state.job
     cap = state.job.plan.limits.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.limit.currency} of its maxCost, {cap}"
-    if cap.is_reached(event.spent) or (
-        job.round.ends_job and job.round.saving and now >= job.round.saving.until
-    ):
+    save_is_over = job.round.ends_job and job.round.saving and now >= job.round.saving.until
+    if cap.is_reached(event.spent) or save_is_over:
         return cancel_at_cap(cap, text)
     saving = _last_save(job, now) if cap.is_reached(event.spent, COST_SAVE_S) else None
     if saving is not None:
@@ -113,13 +119,14 @@ def _last_save(job: Job, now: datetime) -> SaveRequest | None:
     saving = job.round.saving
     if job.round.is_held or job.round.ends_job or plan.saving.on_notice is SaveOnNotice.OFF:
         return None
-    is_gang = plan.saving.on_notice is SaveOnNotice.GANG
+    saves_together = plan.saving.on_notice is SaveOnNotice.GANG
     asked = tuple(
         replica_id
         for replica_id in plan.replica_ids
-        if replica_id == plan.primary or not (is_gang and is_member(plan, replica_id))
+        if replica_id == plan.primary or not (saves_together and is_member(plan, replica_id))
     )
     if saving is not None and now - saving.at < LAST_SAVE_MIN:
+        # The programs are saving already, for another reason: only the others are asked.
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)
         return replace(saving, why=SaveCause.CAP, until=until, asked=(*saving.asked, *others))
@@ -137,7 +144,7 @@ def must_check_cost(job: Job, now: datetime) -> bool:
 def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:
     """Replace the labels of a job, which may have ended: users search by labels."""
     if event.seen is not None and event.seen != state.job.labels_version:
-        return stale(Reason.CHANGED_MEANWHILE, "The labels were changed after the user read them.")
+        return stale(Reason.OUTDATED, "The labels were changed after the user read them.")
     labels = ", ".join(f"{label.key}={label.value}" for label in event.labels) or "none"
     text = f"The job's labels are now: {labels}{f'; changed by {event.by}' if event.by else ''}."
     return Decision(Rule.LIFECYCLE, Reason.LABELS_CHANGED, text, SetLabels(event.labels))

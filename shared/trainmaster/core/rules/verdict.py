@@ -1,12 +1,15 @@
 """The verdict: one decision about the round that ended, which also begins the next one.
 
+A round is one common run of the members of a synchronous job. When one member fails or loses its
+VM, its peers fail, too; so the verdict looks for the end that came first (`evidence`), and charges
+that member alone. Until then the next round is held: its members wait for each other.
+
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 and 10 judge this one end
     no end                       the job starts, or was rerun: the round begins
 
-When all members are ready, all evidence is there: each agent that is alive has reported in the same
-message how its last program ended. A verdict that ends the job does not wait for VMs that never
-reported.
+When all members are ready, all evidence is there: with its readiness, each agent has reported how
+its last program ended. A verdict that ends the job does not wait for VMs that never reported.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
 
 
 def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
+    """Return the decision as if all members were ready."""
     if not event.ends:
         if state.job.state is JobState.PREPARING:
             return begin_running(state.job, event.round)
@@ -75,10 +79,10 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
     if isinstance(end, ReplicaExited) and not _is_decided(end):
-        is_stall = end.cause is ExitCause.STALLED
+        # A member that hung is charged instead of the peer that reported the consequence.
         hung = (
             find_stalled_member(state, event.ends)
-            if is_stall
+            if end.cause is ExitCause.STALLED
             else find_hung_member(state, end, event.ends)
         )
         return first_match(Case(state, hung or replica, end, now, is_verdict=True, ends=event.ends))

@@ -4,8 +4,10 @@ because the VM is of no use.
     lost or about to be, unfit, not set up, startup timeout, silent agent, reboot after a short life
         ──► another VM; a running round ends
             restartJobOnWorkerRestart: the whole job is rerun, free
-    several without ten useful minutes, in a row
+    several without ten useful minutes, in a row ("wasted")
         ──► pauses, other zones, and an end: `trainmaster.core.rules.wasted`
+
+The replica is a member of a round if it runs together with others: see `verdict`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ What follows, besides another VM:
     at 30                     the job FAILED
 
 A VM that lived longer ends the series. A replica that the job may run without (`gang: false`,
-`elastic`) stays in its zone, and its machines never end the job.
+`elastic`) stays in its zone, and its machines never end the job. The gang are the VMs of a job that
+are requested together.
 
 Such machines are a shortage of Spot VMs that no stockout reports, an image that shuts its VM down,
 or an outage of what a set-up downloads. Without a limit, they would cost a boot per minute and
@@ -44,8 +45,9 @@ from trainmaster.core.timeouts import (
 )
 
 _BY_TIMEOUT: Final = 3
+"""How many wasted machines an agent that did not report counts as."""
 _BY_SETUP: Final = WASTED_MAX // (len(SETUP_PAUSES) + 1)
-"""The tries of a set-up end with its pauses."""
+"""How many a failed set-up counts as: the limit is reached after one try more than pauses."""
 _DOUBLINGS_MAX: Final = 10
 """With these doublings, the pause is far longer than `RETRY_MAX`.
 

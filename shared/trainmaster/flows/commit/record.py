@@ -74,8 +74,9 @@ class Deps:
     It raises nothing but TemporaryError.
     """
     leaves_notifications: bool = False
-    """Without `notifications`: whether they are left to the sweep, because this process is not part
-    of the installation and does not know whether it publishes them.
+    """Without `notifications`: True leaves them to the sweep, False drops them.
+
+    A command on a user's machine does not know whether its installation publishes any.
     """
     job_log: JobLog | None = None
     """Where the service's lines are written; None: nowhere."""
@@ -110,8 +111,8 @@ def record(
 
     With an `admission_token`, the commit succeeds only if no other admission was committed since
     the token was read. `loaded` is what the event reads, if it was read a moment ago; the first try
-    uses it instead of reading it again. With `taken`, the commit succeeds only if nobody has
-    changed this machine set since it was read.
+    uses it instead of reading it again. With `taken`, a set of machines that an earlier job kept
+    and this one takes, the commit succeeds only if nobody has changed the set since it was read.
 
     Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept
     winning.
@@ -209,7 +210,8 @@ def _commit(
 
 
 def _with_secrets(change: Change, event: Event) -> Change:
-    """Draw the secrets of a new job: of its peer channel, and of its tenure.
+    """Draw the secrets of a new job: of the channel between its agents, and of its time as the
+    holder of machines that jobs share.
 
     They go into the job's document, and not into the ledger.
     """

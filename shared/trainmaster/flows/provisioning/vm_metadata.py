@@ -14,7 +14,7 @@ from typing import Final
 from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
 from trainmaster.core.cluster.number_ranges import as_number_range
 from trainmaster.core.cluster.tf_config import Cluster
-from trainmaster.core.model.installation import LOG_ID, own
+from trainmaster.core.model.installation import LOG_ID, name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.plan import Dialect, GcsFolder, Program
@@ -89,12 +89,15 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         ),
         "gcs": plan.access.gcs is not GcsFolder.OFF,
         "topics": {
-            "vm_ready": f"projects/{project}/topics/{own(topics.VM_READY)}",
-            "replica_exit": f"projects/{project}/topics/{own(topics.REPLICA_EXIT)}",
-            "maintenance": f"projects/{project}/topics/{own(topics.MAINTENANCE)}",
+            name: f"projects/{project}/topics/{name_in_installation(topic)}"
+            for name, topic in (
+                ("vm_ready", topics.VM_READY),
+                ("replica_exit", topics.REPLICA_EXIT),
+                ("maintenance", topics.MAINTENANCE),
+            )
         },
         "log": {
-            "name": f"projects/{project}/logs/{own(LOG_ID)}",
+            "name": f"projects/{project}/logs/{name_in_installation(LOG_ID)}",
             "task": task_base(task_type, plan.origin.dialect),
             "region": plan.where.region,
         },

@@ -16,7 +16,7 @@ from typing import Final
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
@@ -44,7 +44,7 @@ def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
     """Return the name of the group's policy in that zone. None: its VMs need none."""
     if not needs_compact_placement(group):
         return None
-    head = own("tm-")
+    head = name_in_installation("tm-")
     tail = f"-{job_hash(job.set_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
     return head + slug(job.set_id, NAME_LENGTH_MAX - len(head) - len(tail)) + tail
 

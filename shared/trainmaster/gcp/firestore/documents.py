@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.machine_set import MachineSet, SetState
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
@@ -113,10 +113,8 @@ def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Doc
 
 
 def machine_set_document(machines: MachineSet) -> Document:
-    """Return the document of a machine set. One that was released is only read for its costs."""
-    is_released = machines.state is SetState.RELEASED
-    last = max((period.ended_at for period in machines.kept_periods), default=machines.ended_at)
-    return _with_expiry(_dump(MachineSet, machines), last + HISTORY_KEPT if is_released else None)
+    """Return the document of a machine set. It stays: the costs of its jobs are read from it."""
+    return _dump(MachineSet, machines)
 
 
 def orphan_document(orphan: Orphan) -> Document:

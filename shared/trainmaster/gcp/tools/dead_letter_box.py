@@ -21,7 +21,7 @@ from typing import Final
 from google.api_core import exceptions
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors, translate
@@ -85,7 +85,9 @@ class DeadLetterBox:
     def __init__(self, project: str) -> None:
         self._subscriber = clients.subscriber()
         self._bus = PubsubBus(clients.publisher(), project)
-        self._path = self._subscriber.subscription_path(project, own(topics.DEAD_LETTER))
+        self._path = self._subscriber.subscription_path(
+            project, name_in_installation(topics.DEAD_LETTER)
+        )
 
     def list_letters(self) -> tuple[DeadLetter, ...]:
         """Return all dead letters, the oldest first. They stay."""
@@ -216,7 +218,7 @@ def _topic(attributes: Mapping[str, str]) -> str | None:
 
     Only the function `maintenance` has a second topic.
     """
-    if attributes.get("subscription") == own(topics.SYSTEM_EVENTS):
+    if attributes.get("subscription") == name_in_installation(topics.SYSTEM_EVENTS):
         return topics.SYSTEM_EVENTS
     function = attributes.get("function")
     return f"trainmaster-{function.replace('_', '-')}" if function else None

@@ -25,7 +25,7 @@ from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
 
-from trainmaster.core.model.installation import own
+from trainmaster.core.model.installation import name_in_installation
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
@@ -132,9 +132,10 @@ class Inspection:
 
     def read_state(self) -> None:
         """Raise InspectionError if the caller cannot read documents."""
+        database = name_in_installation("(default)")
         self._call(
             "firestore",
-            f"/v1/projects/{self.project}/databases/{own('(default)')}/documents/jobs?pageSize=1",
+            f"/v1/projects/{self.project}/databases/{database}/documents/jobs?pageSize=1",
         )
 
     def has_topic(self, name: str) -> bool:

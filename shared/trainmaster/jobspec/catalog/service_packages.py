@@ -11,6 +11,7 @@ libraries. requirements/service-packages.in installs the same packages on the lo
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 SERVICE_PACKAGES: Final = {
@@ -44,7 +45,7 @@ SERVICE_PACKAGES_ON_TPU: Final = tuple((SERVICE_PACKAGES | _PYTHON_310).values()
 
 def package_name(requirement: str) -> str:
     """Return the name in a requirement: `tensorflow[and-cuda]==2.21.*` → `tensorflow`."""
-    return requirement.partition("==")[0].partition("[")[0]
+    return re.split(r"[\[<>=!~;@ ]", requirement, maxsplit=1)[0]
 
 
 def with_service_packages(*own: str) -> tuple[str, ...]:

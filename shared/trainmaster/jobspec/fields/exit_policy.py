@@ -59,12 +59,17 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
 
 
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
-    """Read a policy outside a job, as `replay --policy` does.
+    """Read a policy outside a job, as `replay --policy` does: the block alone, with its name, or in
+    a job file, of which nothing else is read.
 
     Raises InvalidJob with every problem.
     """
+    extension = document.get(EXTENSION, document)
+    block = extension
+    if isinstance(extension, Mapping):
+        block = extension.get("exitPolicy", {} if EXTENSION in document else extension)
     problems = Problems()
-    job = read_model(with_lists({EXTENSION: {"exitPolicy": dict(document)}}), problems)
+    job = read_model(with_lists({EXTENSION: {"exitPolicy": block}}), problems)
     policy = resolve_exit_policy(job.trainmaster.exit_policy, problems)
     problems.raise_if_any()
     return policy

@@ -30,6 +30,10 @@ _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _CAP: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
+_MEANT_CAP: Final = re.compile(
+    r"\$? ?(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,2})?) ?(?P<currency>[A-Za-z]{3})?\$?"
+)
+"""Amounts as people write them: `25`, `$25`, `25 usd`."""
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
@@ -59,7 +63,12 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
         problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
-        problems.add(path, problem, example_at(path))
+        meant = _MEANT_CAP.fullmatch(requested.strip())
+        has_amount = meant is not None and Decimal(meant["amount"]) > 0
+        example = example_at(path)
+        if meant is not None and has_amount:
+            example = f"{meant['amount']} {(meant['currency'] or 'USD').upper()}"
+        problems.add(path, problem, example)
         return None
     return Cap(Money(amount, match[2]))
 
@@ -114,9 +123,7 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
     return replace(plan, watching=replace(plan.watching, still_s=still_s))
 
 
-def with_kept_machines(
-    plan: Plan, requested: int | None, problems: Problems, *, is_tuning: bool
-) -> Plan:
+def with_kept_machines(plan: Plan, requested: int | None, problems: Problems) -> Plan:
     """Return the plan of a job that takes and keeps machines.
 
     Add a problem to a job that cannot.
@@ -126,9 +133,6 @@ def with_kept_machines(
     path: FieldPath = (EXTENSION, "keepMachines")
     if plan.tpu_zones:
         problems.add_text(path, "cannot be used with TPUs: only VMs are kept", LEAVE_OUT)
-    elif is_tuning:
-        problem = "cannot be used in a tuning job: each trial gets machines of its own"
-        problems.add_text(path, problem, LEAVE_OUT)
     elif plan.limits.cap:
         problem = "cannot be combined with maxCost: kept machines cost money after the job's end"
         problems.add_text(path, problem, LEAVE_OUT)

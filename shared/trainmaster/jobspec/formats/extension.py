@@ -1,4 +1,10 @@
-"""`trainmaster:` in a job document: requests for which neither service had a field."""
+"""`trainmaster:` in a job document: requests for which AI Platform Training and Vertex AI have no
+field.
+
+These models define the form only; `jobspec.fields` checks what the values mean together. Each field
+is declared as `wire_field(EXAMPLE, DESCRIPTION)`: error messages and the JSON Schema show both. The
+example is not the default.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,7 @@ from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
     Boolean,
     GivenString,
+    Money,
     OptionalBoolean,
     OptionalInt,
     OptionalString,
@@ -126,6 +133,8 @@ class PackedFrom(WireModel):
 
 
 class Extension(WireModel):
+    """All fields of `trainmaster:`."""
+
     region: OptionalString = wire_field(
         "us-central1", "Region of a CustomJob; a TrainingInput has its own field."
     )
@@ -154,7 +163,7 @@ class Extension(WireModel):
     queue: QueueName = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
     )
-    max_cost: GivenString = wire_field(
+    max_cost: Money = wire_field(
         "25 USD",
         "What the machines of the job may cost at list prices; it is cancelled before they cost"
         " more.",

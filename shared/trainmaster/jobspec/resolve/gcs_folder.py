@@ -1,4 +1,9 @@
-"""Resolve whether programs find the buckets of Cloud Storage below /gcs, as on Vertex AI."""
+"""Resolve whether programs find the buckets of Cloud Storage below /gcs, as on Vertex AI.
+
+The agent mounts them there with gcsfuse before the program starts. An installation without gcsfuse
+refuses a job that requires them, and accepts one that would only have had them on Vertex AI, with a
+note (`flows.job_creation.gcs_folder`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ GCS: Final = "/gcs/"
 def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Problems) -> GcsFolder:
     """Return whether programs find buckets below /gcs.
 
-    Add a note if the boot image is the user's.
+    Add a problem if the job forbids what it uses, and a note if the boot image is the user's.
     """
     named = next((text for text in _texts(spec.programs.values()) if GCS in text), None)
     if extension.gcs is False and named is not None:
@@ -33,6 +38,7 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
             "gcsfuse needs the package fuse3, which is installed from the package archive where the"
             " image lacks it"
         )
+        # With equal values, it is a note about the field, and no substitution.
         problems.substitute((EXTENSION, "image"), extension.image, extension.image, reason)
     return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE
 

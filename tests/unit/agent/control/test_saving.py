@@ -347,6 +347,18 @@ def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -
     assert len(gang.facts) == 4
 
 
+def test_request_that_no_program_caught_ends_with_the_next_one() -> None:
+    gang = Gang(catches=False)
+    grow(gang, 1)
+    gang.advance(2.5 * CATCH_AGAIN_S)
+    grow(gang, 2)
+    gang.advance(2 * CATCH_AGAIN_S)
+    gang.catches = True
+    gang.advance(3 * CATCH_AGAIN_S + 2 * MOMENT_S)
+    assert [fact for _, fact in gang.facts] == ["saving", "asked"]
+    assert gang.asked["number"] == 2
+
+
 def test_directive_to_ask_all_does_nothing_if_a_peer_has_made_the_request() -> None:
     gang = Gang()
     gang.peer_asks(0.1)

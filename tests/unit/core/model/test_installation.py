@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.jobs import CHIEF
-from trainmaster.core.model.installation import VARIABLE, checked, own
+from trainmaster.core.model.installation import VARIABLE, checked, name_in_installation
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import VM_NAME, job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.settings import Settings
@@ -29,14 +29,14 @@ def test_installation_without_a_name_has_names_without_one(
             VARIABLE, raising=False
         )
         for name in ("trainmaster-upload", "trainmaster", "tm-", "(default)", "-nightly"):
-            assert own(name) == name
+            assert name_in_installation(name) == name
         assert vm_name("digits_1", CHIEF).startswith("tm-digits-1-")
 
 
 def test_installation_with_a_name_has_it_in_all_its_names() -> None:
     names = ["trainmaster-vm-ready", "trainmaster", "tm-", "(default)", "-nightly"]
     expected = ["tmstaging-vm-ready", "tmstaging", "tmstaging-", "tmstaging", "tmstaging-nightly"]
-    assert [own(name, "staging") for name in names] == expected
+    assert [name_in_installation(name, "staging") for name in names] == expected
 
 
 def test_no_name_of_an_installation_is_the_beginning_of_one_of_another() -> None:
@@ -45,8 +45,12 @@ def test_no_name_of_an_installation_is_the_beginning_of_one_of_another() -> None
     """
     for one, other in itertools.permutations(NAMES, 2):
         for name in ("tm-", "trainmaster-"):
-            assert not own("tm-x", other).startswith(own(name, one))
-            assert not own("trainmaster-x", other).startswith(own(name, one))
+            assert not name_in_installation("tm-x", other).startswith(
+                name_in_installation(name, one)
+            )
+            assert not name_in_installation("trainmaster-x", other).startswith(
+                name_in_installation(name, one)
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)

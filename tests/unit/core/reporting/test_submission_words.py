@@ -13,7 +13,7 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.owner import Owner, owner
 from trainmaster.core.model.tuning import TrialOf
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.presentation.job_view import job_view
@@ -62,7 +62,7 @@ def test_origin_is_described_from_the_submissions_source(
     world = World()
     world.submit()
     job = replace(world.job, submission=submission, through_api=through_api, submitted_by=by)
-    assert describe_origin(job) == origin
+    assert describe_submission(job) == origin
 
 
 @pytest.mark.parametrize(
