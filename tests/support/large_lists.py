@@ -51,7 +51,6 @@ def main() -> None:
     for number in range(jobs):
         site.submit(f"digits_{number:05d}", {"trainingInput": SMALL_JOB})
     counts = Counts()
-    site.deps.bus.drain()
     site.store = cast("MemoryStore", counting_store(site.store, counts))
     site.restart()
     for name, path in PAGES.items():
@@ -76,7 +75,7 @@ def list_jobs(api: Api, query: dict[str, str]) -> int:
 
 def measure(name: str, request: Callable[[], int], counts: Counts) -> None:
     """Print the least time of some repetitions, and the reads of one."""
-    times = []
+    times, status = [], 0
     for _ in range(REPETITIONS):
         counts.reads_by_call.clear()
         began = time.process_time()
