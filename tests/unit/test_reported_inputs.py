@@ -189,7 +189,8 @@ DOCUMENTS: Final = [
         "job.yaml",
         custom_job(pool(acceleratorType="NVIDIA_TESLA_L4", acceleratorCount=1)),
         [
-            'has no value "NVIDIA_TESLA_L4"; did you mean NVIDIA_L4?. Example: acceleratorType: "NVIDIA_L4"'
+            'has no value "NVIDIA_TESLA_L4"; did you mean NVIDIA_L4?',
+            'Example: acceleratorType: "NVIDIA_L4"',
         ],
         id="another name of a GPU: was answered with 22 names",
     ),
