@@ -13,7 +13,7 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.missing_lines import missing_lines
+from trainmaster.cli.missing_lines import missing_lines, unlogged_lines
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
 from trainmaster.cli.output import Format, print_json, problems_text, say, warn
 from trainmaster.core.decisions import Reason, Rule
@@ -92,7 +92,8 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    for sentence in missing_lines(state.job) if replica_id is None else ():
+    missing = missing_lines(state.job) if replica_id is None else ()
+    for sentence in (*unlogged_lines(ledger), *missing):
         warn(sentence)
     if ending:
         say(f"What to do: {ending.advice}")

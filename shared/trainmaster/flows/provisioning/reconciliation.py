@@ -182,6 +182,7 @@ class _Delivery:
     """Key of the verdict's ledger entry, whose change `loaded` contains."""
 
     def run(self) -> None:
+        """Go on in rounds until nothing is left to do, only time can help, or this one is over."""
         store = self.deps.store
         for _ in range(ROUNDS_MAX):
             if not self._extend_lease():
@@ -241,6 +242,7 @@ class _Delivery:
         return lease is not None
 
     def _round(self, loaded: Loaded) -> _Next:
+        """List the VMs, plan the steps and execute them once."""
         state = loaded.state
         job = loaded.state.job
         fleet_deps = self.fleet_deps

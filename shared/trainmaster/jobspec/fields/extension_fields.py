@@ -123,9 +123,7 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
     return replace(plan, watching=replace(plan.watching, still_s=still_s))
 
 
-def with_kept_machines(
-    plan: Plan, requested: int | None, problems: Problems, *, is_tuning: bool
-) -> Plan:
+def with_kept_machines(plan: Plan, requested: int | None, problems: Problems) -> Plan:
     """Return the plan of a job that takes and keeps machines.
 
     Add a problem to a job that cannot.
@@ -135,9 +133,6 @@ def with_kept_machines(
     path: FieldPath = (EXTENSION, "keepMachines")
     if plan.tpu_zones:
         problems.add_text(path, "cannot be used with TPUs: only VMs are kept", LEAVE_OUT)
-    elif is_tuning:
-        problem = "cannot be used in a tuning job: each trial gets machines of its own"
-        problems.add_text(path, problem, LEAVE_OUT)
     elif plan.limits.cap:
         problem = "cannot be combined with maxCost: kept machines cost money after the job's end"
         problems.add_text(path, problem, LEAVE_OUT)
