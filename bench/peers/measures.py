@@ -1,6 +1,7 @@
 """What is measured on each system.
 
-A measure yields values by the name of their row, and may raise NotMeasured.
+A measure starts a program on a system, injects a fault and yields values by the name of their row
+in docs/benchmarks.md, in seconds unless the name begins with a unit. It may raise NotMeasured.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from bench.peers.system import STARTS_S, System
 
 Values = dict[str, float]
 IDLE_S: Final = 60.0
+"""How long the processor time of an idle system is counted."""
 SETTLES_S: Final = 10.0
+"""Time from a change until a measurement."""
 TRAINS_ON_S: Final = 15.0
+"""How long a program must go on without its controller."""
 NOTICE_S: Final = 15.0
+"""Time for a save after a notice."""
 TRIALS: Final = 8
 STOCKOUT_S: Final = 120.0
+"""How long there is no other machine after the loss of one."""
 WINDOW_S: Final = 180.0
+"""Time from that loss in which steps are counted."""
 ELASTIC: Final = "a machine is lost, another one exists after 2 of 3 minutes"
 
 
@@ -44,6 +51,7 @@ def _recovery(name: str, run: Run, fault: Callable[[], None], within_s: float = 
 
 
 def exit_(system: System, run: Run) -> Iterator[Values]:
+    """Kill one process of a program that trains."""
     yield started(system, run)
     yield _recovery(
         "SIGKILL of a process", run, partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL)
@@ -51,6 +59,7 @@ def exit_(system: System, run: Run) -> Iterator[Values]:
 
 
 def machine(system: System, run: Run) -> Iterator[Values]:
+    """Lose a machine of a program that trains, and have another one at once."""
     yield started(system, run)
 
     def lose() -> None:
@@ -91,12 +100,14 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
 
 
 def hang(system: System, run: Run) -> Iterator[Values]:
+    """Stop one process by SIGSTOP, so that all others wait for it."""
     started(system, run, system.hang)
     stop = partial(os.kill, run.processes[1], signal.SIGSTOP)
     yield _recovery("hang of a process, 60 s allowed", run, stop, 60 + LIMIT_S)
 
 
 def notice(system: System, run: Run) -> Iterator[Values]:
+    """Announce the end of a machine, and count the processes that save."""
     yield started(system, run)
     began = time.time()
     system.announce(run)
@@ -110,6 +121,7 @@ def notice(system: System, run: Run) -> Iterator[Values]:
 
 
 def trials(system: System, run: Run) -> Iterator[Values]:
+    """Run a search for hyperparameters."""
     began = time.time()
     system.tune(run)
 
@@ -141,6 +153,7 @@ def controller(system: System, run: Run) -> Iterator[Values]:
 
 
 def idle(system: System, _: Run) -> Iterator[Values]:
+    """Measure what the system needs while no job runs."""
     yield {f"idle: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
 
 

@@ -1,4 +1,4 @@
-"""What the harness asks of a system.
+"""What the harness asks of each system that the benchmark compares.
 
 What it cannot do raises NotMeasured: the reason is a cell of the table.
 """
@@ -23,6 +23,7 @@ from trainmaster_emulators.process.state import ROOT
 PROGRAMS: Final = Path(__file__).parent / "programs"
 ENVIRONMENTS: Final = ROOT / "build" / "peers"
 STARTS_S: Final = 300.0
+"""Longest time for a start, on a busy machine."""
 
 
 class System:
@@ -32,10 +33,15 @@ class System:
     """
 
     name: ClassVar[str]
+    """Its column in the table."""
     package: ClassVar[str]
+    """Its package on PyPI, whose version the table has."""
     program: ClassVar[str] = "steps.py"
+    """What it runs, a file in `programs/`."""
     ranks: ClassVar = 2
+    """Processes that train together."""
     port = 0
+    """Where its processes meet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -31,6 +31,7 @@ from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
 
 REGION: Final = "us-central1"
+# A limit for which jobs wait, and no quota of submissions
 SETTINGS: Final = {"TRAINMASTER_LIMITS": "nvidia-tesla-t4=1", "TRAINMASTER_JOBS_PER_MINUTE": "0"}
 MACHINE: Final = {"masterType": "n1-standard-4", "scaleTier": "CUSTOM"}
 STUDY: Final = {
@@ -43,6 +44,8 @@ STUDY: Final = {
 
 
 class Trainmaster(System):
+    """A local stack. Each run of a program is a job that the command line submits."""
+
     name: ClassVar = "Trainmaster"
     package: ClassVar = "trainmaster"
     _numbers: ClassVar = itertools.count(1)

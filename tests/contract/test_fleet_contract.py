@@ -17,8 +17,10 @@ from tests.contract.fleets import (
 from tests.integration.compute.emulator import ZONE
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.machine_set import HeldMachines
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, VmStatus
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.reconcile.steps import HandOver
 from trainmaster.ports import Created, NotCreated
 
 
@@ -125,3 +127,28 @@ def test_list_all_returns_vms_of_all_jobs_with_labels_and_times(world: World, jo
 
 def test_job_without_placement_policy_is_released_at_once(world: World, job: Job) -> None:
     assert world.fleet.release(job)
+
+
+def test_vm_that_is_handed_over_has_the_metadata_of_the_next_job(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(world.fleet, job)
+    hold = Directive(1, 1, DirectiveAction.HOLD, tenure=2)
+    taker = replace(job, job_id="taker", machines=HeldMachines(job.set_id, tenure=2))
+    hand_over = HandOver(vm, replace(a_create(job, 1), directive=hold))
+    written = {**metadata(hold), "trainmaster-vm-config": "{}"}
+    assert world.fleet.hand_over(taker, hand_over, written)
+    taken = sole(world.fleet, job)
+    assert (taken.instance_id, taken.directive) == (vm.instance_id, hold)
+    assert world.metadata(taken) == written
+
+
+def test_vm_that_changed_since_it_was_listed_is_not_handed_over(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(world.fleet, job)
+    stop = Directive(1, 2, DirectiveAction.STOP)
+    assert world.fleet.write_directive(vm, stop)
+    hold = Directive(1, 1, DirectiveAction.HOLD, tenure=2)
+    taker = replace(job, job_id="taker", machines=HeldMachines(job.set_id, tenure=2))
+    hand_over = HandOver(vm, replace(a_create(job, 1), directive=hold))
+    assert not world.fleet.hand_over(taker, hand_over, metadata(hold))
+    assert sole(world.fleet, job).directive == stop

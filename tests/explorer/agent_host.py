@@ -24,11 +24,12 @@ from tests.explorer.causes import REBOOT, VM
 from tests.explorer.channels import VirtualChannel
 from tests.explorer.processes import Process, VirtualLauncher
 from tests.explorer.threads import Threads, VirtualInbox
-from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.agent import ANOTHER_JOB, Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.main import state_owner
 from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.reporting.events import EventReporter
@@ -99,8 +100,8 @@ class AgentHost:
         """Whether the guest shuts down."""
         self.process: Process | None = None
         """The program that was started last, while its process exists."""
-        self.delivered: tuple[int, int, str] | None = None
-        """Attempt, incarnation and action of the latest directive that reached an agent here."""
+        self.delivered: tuple[int, int, int, str] | None = None
+        """Tenure, attempt, incarnation and action of the directive that reached an agent last."""
         self.channel: VirtualChannel | None = None
         self._metadata: dict[str, str] = {}
         self._watchers: dict[str, Callable[[str], None]] = {}
@@ -196,7 +197,7 @@ class AgentHost:
         world.after(signal_s, lambda: threads.is_over or self.on_sigterm())
         if self.process is not None and world.rng.random() < BOTH_SIGNALLED:
             program_s = signal_s + world.between(SIGNAL_SKEW_S)
-            exit_ = self.vm.job.programs.exit
+            exit_ = self.process.program.job.programs.exit
             world.after(program_s, exit_, self.process.program, {"signal": 15}, VM)
 
     # The metadata server.
@@ -221,7 +222,12 @@ class AgentHost:
         if path == DIRECTIVE:
             directive = self.vm.directive
             value = json.dumps(directive.to_metadata())
-            self.delivered = (directive.attempt, directive.incarnation, directive.action.value)
+            self.delivered = (
+                directive.tenure,
+                directive.attempt,
+                directive.incarnation,
+                directive.action.value,
+            )
         if self._seen.get(path) != value:
             self._seen[path] = value
             self._watchers[path](value)
@@ -230,7 +236,10 @@ class AgentHost:
 
     def _run_agent(self, threads: Threads) -> None:
         try:
-            self._create_agent(threads).run()
+            agent = self._create_agent(threads)
+            agent.run()
+            if agent.exit_status == ANOTHER_JOB:
+                self._start_agent(RESTART_S)  # by the startup script
         except Exception as error:  # noqa: BLE001 - a bug of the agent, which is reported with its seed
             where = traceback.format_exc(limit=-4)
             self.world.violate("exception in an agent", self.vm, type(error).__name__, error, where)
@@ -243,7 +252,11 @@ class AgentHost:
         inbox = VirtualInbox(self, threads)
         publisher = VirtualPublisher(self, threads)
         reporter = EventReporter(identity, cast("Publisher", publisher), console, inbox)
-        run_state = VirtualRunState(self, identity.instance.instance_id, reporter, console)
+        owner = state_owner(identity)
+        if config.tenure > 1 and self.stored.instance_id != owner:
+            self._clean()
+        run_state = VirtualRunState(self, owner, reporter, console)
+        job = self.vm.cloud.job_of(config.job_id)
         self.channel = None
         if config.channel is not None:
             self.channel = VirtualChannel(
@@ -256,7 +269,7 @@ class AgentHost:
             reporter=reporter,
             run_state=run_state,
             setup=cast("Setup", VirtualSetup(self, threads)),
-            launcher=cast("Launcher", VirtualLauncher(self, threads)),
+            launcher=cast("Launcher", VirtualLauncher(self, job, config.tenure, threads)),
             console=console,
             notice_s=NOTICE_S,
             channel=self.channel,
@@ -264,6 +277,12 @@ class AgentHost:
                 inbox, console, lambda: self.world.clock().isoformat(), self._end_unpaid
             ),
         )
+
+    def _clean(self) -> None:
+        """End what the last job has left. What cannot be ended makes the machine unfit."""
+        if self.process is not None:
+            self.process.kill()
+        self.is_unfit |= self.process is not None
 
     def _end_unpaid(self) -> None:
         """The agent shuts the machine down, because its job's `maxCost` pays for no more time."""

@@ -24,7 +24,7 @@ from trainmaster.core.intake.system_events import log_name
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
-from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.errors import TemporaryError
 from trainmaster.messaging import topics
@@ -56,11 +56,15 @@ class ExploredVm:
         create: Create,
         name: str,
         metadata: Mapping[str, str],
+        set_id: str,
     ) -> None:
         cloud.count += 1
         self.cloud = cloud
         self.world = cloud.world
         self.job = job
+        """The job that has it: another one may take it."""
+        self.set_id = set_id
+        """Id of its machine set, for ever."""
         self.name = name
         self.zone = create.zone
         self.generation = create.vm_generation
@@ -255,6 +259,8 @@ class Cloud:
         self.world, self.job_of = world, job_of
         self.present: dict[tuple[str, str], ExploredVm] = {}
         self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
+        self.on_delete: Callable[[ExploredVm], None] = lambda _: None
+        """Called before the service deletes a VM."""
         self.count = FIRST_ID
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
         self.empty_zones: set[str] = set()
@@ -289,7 +295,7 @@ class Cloud:
     ) -> tuple[Vm, ...]:
         del tpu_zones
         lost = self._unreachable()
-        vms = [vm for vm in self.present.values() if vm.job.job_id == job_id]
+        vms = [vm for vm in self.present.values() if vm.set_id == job_id]
         listed = [vm.observe() for vm in vms if vm.zone not in lost]
         return complete(listed, [zone for zone in lost if not zones or zone in zones])
 
@@ -297,7 +303,7 @@ class Cloud:
         del zones
         lost = self._unreachable()
         vms = [vm for vm in self.present.values() if vm.zone not in lost]
-        listed = [LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in vms]
+        listed = [LabelledVm(vm.observe(), job_label(vm.set_id)) for vm in vms]
         return complete(listed, lost)
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -336,7 +342,7 @@ class Cloud:
         if create.partial and len(names) > 1 and world.chance(profile.partial):
             names = names[: world.rng.randrange(1, len(names))]
         explored = self.job_of(job.job_id)
-        vms = [ExploredVm(self, explored, create, name, metadata) for name in names]
+        vms = [ExploredVm(self, explored, create, name, metadata, job.set_id) for name in names]
         for vm in vms:
             if job.plan.limits.cap:
                 placed = job.plan.at(job.placement.zone_index)
@@ -366,6 +372,7 @@ class Cloud:
         if existing is None:
             return True
         existing.job.note_deleted(existing)
+        self.on_delete(existing)
         if existing.status in UP:
             existing.shut_down(self.world.between((2.0, 30.0)), stays=False)
         elif existing.status is VmStatus.STOPPED:
@@ -387,6 +394,16 @@ class Cloud:
         for agent in existing.agents:
             agent.wake()
         return True
+
+    def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        self._reach(hand_over.vm.zone)
+        existing = self._find(hand_over.vm)
+        if existing is None or str(existing.fingerprint) != hand_over.vm.fingerprint:
+            return False
+        existing.metadata = metadata
+        existing.job = self.job_of(job.job_id)
+        existing.job.note_taken(existing)
+        return self.write_directive(hand_over.vm, hand_over.create.directive)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         self._reach(vm.zone)

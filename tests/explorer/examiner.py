@@ -175,6 +175,13 @@ class Examiner:
         if self.round.key == FIRST:
             self.round.vms.add(vm.instance_id)
 
+    def on_take(self, vm: ExploredVm) -> None:
+        """The job has taken a VM that another job had."""
+        self._world.notes["machines taken"] += 1
+        self._vms.setdefault((vm.replica_id, vm.generation), []).append(vm)
+        if self.round.key == FIRST:
+            self.round.vms.add(vm.instance_id)
+
     def on_delete(self, vm: ExploredVm) -> None:
         """No healthy VM of a live replica's current generation is deleted."""
         state = self.state

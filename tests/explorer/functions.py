@@ -30,7 +30,8 @@ USER: Final = "a user"
 CANCEL: Final = "cancel"
 DELETE: Final = "delete"
 LABEL: Final = "label"
-USER_REQUESTS: Final = (CANCEL, DELETE, LABEL)
+RELEASE: Final = "release"
+USER_REQUESTS: Final = (CANCEL, DELETE, LABEL, RELEASE)
 """Topics that stand for calls of the API about a job, which the user repeats until they succeed."""
 DELIVERIES_MAX: Final = 100
 LATE_S: Final = (1.0, 200.0)
@@ -66,6 +67,7 @@ class Functions:
             CANCEL: self._cancel_job,
             DELETE: self._delete_job,
             LABEL: self._change_labels,
+            RELEASE: self._release_machines,
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
@@ -138,6 +140,9 @@ class Functions:
     def _delete_job(self, message: Message) -> None:
         request = message.attributes["request"]
         user_requests.delete_job(message.data.decode(), request, self._deps(), by=USER)
+
+    def _release_machines(self, message: Message) -> None:
+        user_requests.release_machines(message.data.decode(), self._deps(), by=USER)
 
     def _change_labels(self, message: Message) -> None:
         request = message.attributes["request"]

@@ -6,8 +6,9 @@ import json
 from typing import Final
 
 from tests.explorer.cloud import Cloud
-from tests.explorer.functions import CANCEL, DELETE, LABEL, Functions
+from tests.explorer.functions import CANCEL, DELETE, LABEL, RELEASE, Functions
 from tests.explorer.jobs import ExploredJob, draw_job
+from tests.explorer.machine_sets import MachineSets
 from tests.explorer.profiles import Profile
 from tests.explorer.world import World
 from trainmaster.core.intake.job_files import ERROR_SUFFIX
@@ -19,6 +20,9 @@ SWEEP_S: Final = 60.0
 MINUTE_S: Final = 60.0
 DOWN_S: Final = (30.0, 600.0)
 SETTLED_S: Final = 900.0
+RELEASED_S: Final = 600.0
+"""From the submission of a job until its user may release the machines that it keeps."""
+OWNER: Final = "cli:1/anna"
 BUCKET: Final = "bucket"
 PROBLEMS_BYTES_MAX: Final = 1 << 20
 MEDDLING_REQUESTS: Final = 3
@@ -36,9 +40,12 @@ class History:
         self.cloud = Cloud(self.world, self._job_of)
         self.functions = Functions(self.world, self.store, self.cloud, self._on_commit)
         self.cloud.publish = self.functions.publish
+        self.machine_sets = MachineSets(self.world, self.store)
+        self.cloud.on_delete = self.machine_sets.on_delete
         for number in range(profile.jobs):
             self._plan_job(
-                f"j{number + 1}", 0.0 if number == 0 else self.world.between((0.0, 60.0))
+                f"j{number + 1}",
+                0.0 if number == 0 else self.world.between((0.0, profile.submitted_s)),
             )
         self.world.within((0.0, SWEEP_S), self._sweep)
         if profile.down:
@@ -53,6 +60,7 @@ class History:
             world.run(world.now_s + SETTLED_S, lambda: False)  # what is in flight is delivered
         for job in self.jobs.values():
             job.examiner.examine_end()
+        self.machine_sets.examine_end(self.jobs)
         for uri in self._uploaded:
             problems = self.functions.objects.read(uri + ERROR_SUFFIX, max_bytes=PROBLEMS_BYTES_MAX)
             if problems is not None:
@@ -68,6 +76,9 @@ class History:
             world.within((1.0, 300.0), self.functions.publish, CANCEL, job_id.encode(), {})
         if world.chance(world.profile.meddling):
             self._plan_requests(job_id)
+        if world.chance(world.profile.releases):
+            span_s = (submitted_s, submitted_s + RELEASED_S)
+            world.within(span_s, self.functions.publish, RELEASE, job_id.encode(), {})
 
     def _plan_requests(self, job_id: str) -> None:
         """Plan requests of the user to delete the job and to change its labels."""
@@ -84,7 +95,7 @@ class History:
         if self.world.chance(self.world.profile.uploads):
             self._upload(job_id, document)
         else:
-            self.functions.publish(topics.SUBMIT, document, {})
+            self.functions.publish(topics.SUBMIT, document, {"source": OWNER})
         return job
 
     def _upload(self, job_id: str, document: bytes) -> None:
@@ -109,6 +120,7 @@ class History:
 
     def _on_commit(self, entry: LedgerEntry) -> None:
         self._job_of(entry.job_id).examiner.on_commit(entry)
+        self.machine_sets.on_commit(self.jobs)
 
     def _sweep(self) -> None:
         self.functions.publish(topics.SWEEP, b"{}", {})

@@ -100,6 +100,9 @@ class ExploredJob:
     def note_created(self, vm: ExploredVm) -> None:
         self.examiner.on_create(vm)
 
+    def note_taken(self, vm: ExploredVm) -> None:
+        self.examiner.on_take(vm)
+
     def note_deleted(self, vm: ExploredVm) -> None:
         self.examiner.on_delete(vm)
 
@@ -145,6 +148,8 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
         options["stallTimeout"] = "60s"
     options |= {"independentReplicas": True} if kind == "independent" else {}
     options |= {"gang": False} if kind == "partial" else {}
+    if profile.keeps and rng.random() < profile.keeps:
+        options |= {"keepMachines": f"{rng.choice(profile.keep_s)}s"}
     is_elastic = (
         profile.elastic
         and size > 1

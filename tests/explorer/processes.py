@@ -16,6 +16,7 @@ from trainmaster.agent.program.process_table import ProcessUse
 
 if TYPE_CHECKING:
     from tests.explorer.agent_host import AgentHost
+    from tests.explorer.jobs import ExploredJob
     from tests.explorer.programs import Program
 
 Facts = dict[str, Any]
@@ -34,6 +35,7 @@ class Process:
 
     def __init__(self, host: AgentHost, program: Program, threads: Threads) -> None:
         self._host = host
+        self._job = program.job
         self._world = host.world
         self._threads = threads
         self.program = program
@@ -60,7 +62,7 @@ class Process:
 
     def notify(self, number: Signals) -> None:
         del number
-        self._host.vm.job.programs.save_alone(self.program)
+        self._job.programs.save_alone(self.program)
 
     def end(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL after the grace."""
@@ -78,13 +80,14 @@ class Process:
         elif not self.is_withdrawn:
             world.violate("ended for no reason", self.program)
         if cause == STOPPED:
-            host.vm.job.examiner.on_stop(self.program, host.delivered[2] if host.delivered else "")
+            action = host.delivered[-1] if host.delivered else ""
+            self._job.examiner.on_stop(self.program, "stop" if self._is_of_last_job else action)
         self.is_unkillable = world.chance(profile.unkillable)
         if self.is_unkillable:
             world.log("unkillable", host.vm)
             world.after(grace_s + STUCK_S, self._fall_silent)
             return
-        exit_ = host.vm.job.programs.exit
+        exit_ = self._job.programs.exit
         if self.program.saves_until_s <= world.now_s:  # otherwise it gets no SIGTERM
             span_s = SLOW_STOP_S if world.chance(profile.slow_stop) else STOP_S
             world.within(span_s, exit_, self.program, {"signal": 15}, cause)
@@ -102,8 +105,16 @@ class Process:
         """Whether a directive that reached the agent ends this program."""
         if self._host.delivered is None:
             return False
-        attempt, incarnation, action = self._host.delivered
+        _, attempt, incarnation, action = self._host.delivered
+        if self._is_of_last_job:
+            return True
         return (attempt, incarnation) > self.program.key or action not in ("run", "save")
+
+    @property
+    def _is_of_last_job(self) -> bool:
+        """Whether the agent knows that another job has taken the machine."""
+        delivered = self._host.delivered
+        return delivered is not None and delivered[0] > self.program.tenure
 
     @property
     def is_still(self) -> bool:
@@ -128,7 +139,7 @@ class Process:
         if self.is_alive:
             self._close()
             if self.program.is_alive:
-                self._host.vm.job.programs.end(self.program, cause)
+                self._job.programs.end(self.program, cause)
 
     def await_end(self) -> None:
         """Park the thread until the process has ended."""
@@ -160,8 +171,11 @@ class VirtualLauncher:
 
     command: Sequence[str] = ("python3", "-m", "trainer.task")
 
-    def __init__(self, host: AgentHost, threads: Threads) -> None:
+    def __init__(self, host: AgentHost, job: ExploredJob, tenure: int, threads: Threads) -> None:
+        """`job`: that of the agent's configuration, which another job may have succeeded."""
         self._host = host
+        self._job = job
+        self._tenure = tenure
         self._threads = threads
         self._process: Process | None = None
 
@@ -184,8 +198,12 @@ class VirtualLauncher:
         del secrets, slices
         if self._host.process is not None:
             self._host.world.violate("two programs on one machine", self._host.vm, key)
-        program = self._host.vm.job.programs.start(
-            self._host, (key.attempt, key.incarnation), tuple(without), self._threads
+        program = self._job.programs.start(
+            self._host,
+            (key.attempt, key.incarnation),
+            tuple(without),
+            self._threads,
+            self._tenure,
         )
         self._process = program.process
         return program.process
@@ -229,7 +247,7 @@ class VirtualLauncher:
 
     def request_save(self) -> str:
         if self._process is not None:
-            self._host.vm.job.programs.save_together(self._process.program)
+            self._job.programs.save_together(self._process.program)
         return "asked"
 
     def cancel(self) -> None:

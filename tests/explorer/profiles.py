@@ -86,6 +86,8 @@ class Profile:
     kinds: tuple[str, ...] = ("sync", "sync", "sync", "ps", "independent", "evaluator", "partial")
     sizes: tuple[int, ...] = (1, 2, 2, 3, 4)
     jobs: int = 1
+    submitted_s: float = 60.0
+    """Within which time the jobs after the first are submitted."""
     vcpus: int = 0
     """Limit of all jobs together; 0: none."""
     cap_s: tuple[float, float] | None = None
@@ -97,6 +99,11 @@ class Profile:
     options: float = 0.25
     """Exit policies, Spot VMs, and the job's other options."""
     cancel: float = 0.0
+    keeps: float = 0.0
+    """Per job of several: it keeps its machines, and takes those of others."""
+    keep_s: tuple[int, ...] = (0, 120, 600, 600)
+    releases: float = 0.0
+    """Per job that keeps machines: its user releases them."""
     uploads: float = 0.0
     """Per job: it is submitted as a file."""
     meddling: float = 0.0
@@ -474,4 +481,53 @@ _MACHINES: Final = (
     ),
 )
 """Zones, agents, disks and services that fail more often than machines."""
-PROFILES: Final = {profile.name: profile for profile in (*_ALL, *_MACHINES)}
+_KEPT: Final = Profile(
+    "kept",
+    kinds=("sync", "sync", "independent", "ps"),
+    sizes=(1, 1, 1, 2),
+    jobs=5,
+    submitted_s=900.0,
+    keeps=0.9,
+    releases=0.3,
+    cancel=0.1,
+    work_s=(20.0, 90.0),
+    suspend=0.1,
+    duplicate=0.1,
+    late=0.05,
+    fail=0.2,
+    loss_per_hour=4,
+    options=0.1,
+    faults_s=1800.0,
+)
+_KEPT_PROFILES: Final = (
+    _KEPT,
+    replace(_KEPT, name="kept-takers", jobs=6, submitted_s=240.0, suspend=0.3, duplicate=0.3),
+    replace(
+        _KEPT,
+        name="kept-losses",
+        loss_per_hour=30,
+        early_loss=0.05,
+        agent_crash_per_hour=20,
+        unfit=0.03,
+        unkillable=0.03,
+        slow_metadata=0.1,
+    ),
+    replace(
+        _KEPT,
+        name="kept-frozen",
+        zombie=0.004,
+        crash=0.02,
+        temporary=0.02,
+        ack_lost=0.05,
+        lost=0.15,
+        lost_event=0.03,
+        down=0.05,
+        function_skew_s=1,
+    ),
+    replace(_KEPT, name="kept-trials", kinds=("tuning",), jobs=2, unpromising=0.05),
+    replace(
+        _KEPT, name="kept-limits", vcpus=16, stockout=0.15, stockout_late=0.05, slow_create=0.1
+    ),
+)
+"""Jobs that keep their machines and take those of each other."""
+PROFILES: Final = {profile.name: profile for profile in (*_ALL, *_MACHINES, *_KEPT_PROFILES)}

@@ -88,6 +88,9 @@ class Program:
     """The machine that it runs on, with its agent."""
     key: Key
     started_s: float
+    job: ExploredJob
+    tenure: int = 1
+    """Number of the time in which its job holds the machine set."""
     process: Process = field(init=False)
     catches: bool = False
     """Whether it catches the signal that asks it to save."""
@@ -147,11 +150,16 @@ class Programs:
         return bool(self._training)
 
     def start(
-        self, agent: AgentHost, key: Key, without: tuple[int, ...], threads: Threads
+        self,
+        agent: AgentHost,
+        key: Key,
+        without: tuple[int, ...],
+        threads: Threads,
+        tenure: int = 1,
     ) -> Program:
         world = self._world
         work_s = self._job.work_s
-        program = Program(agent, key, world.now_s, without=without)
+        program = Program(agent, key, world.now_s, self._job, tenure, without=without)
         program.process = agent.process = Process(agent, program, threads)
         program.catches = world.rng.random() < CATCHES
         if self._job.reaction_to_save is not None:

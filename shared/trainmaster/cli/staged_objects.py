@@ -1,4 +1,4 @@
-"""Where packages are put that are checked, and not uploaded."""
+"""Where `submit --check` puts packages, in place of a bucket: it checks them without an upload."""
 
 from __future__ import annotations
 

@@ -90,7 +90,6 @@ class Reason(StrEnum):
     COST_CHECKED = "cost_checked"
     CANCELLED_BY_USER = "cancelled_by_user"
     LABELS_CHANGED = "labels_changed"
-    CHANGED_MEANWHILE = "changed_meanwhile"
     DELETED_BY_USER = "deleted_by_user"
     NOT_ENDED = "not_ended"
     MACHINES_RELEASED = "machines_released"

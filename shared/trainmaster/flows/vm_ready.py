@@ -1,6 +1,7 @@
-"""A replica is ready to start its program.
+"""An agent reports that its VM is ready to start the program of its replica.
 
-If it is the last one of the attempt, the job is running.
+If it is the last one of the attempt, the job is running. In an elastic job, the replica may be one
+that the others run without; provisioning then decides when it joins them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from trainmaster.ports import Loaded
 
 
 def handle(event: VmReady, deps: Deps, loaded: Loaded | None = None) -> None:
+    """Record the event and what begins with it. `loaded`: what it reads, if it was read before."""
     recorded = record(event, deps, loaded=loaded)
     job = recorded.job
     start_if_all_ready(job, deps, may_go_without=True)
-    if (
-        job is not None and event.subject.replica_id in job.round.without and not job.round.is_held
-    ):  # it can join
+    if job is None:
+        return
+    is_left_out = event.subject.replica_id in job.round.without
+    if is_left_out and not job.round.is_held:
         deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
 
 

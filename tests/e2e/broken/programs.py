@@ -231,6 +231,21 @@ REVIEWED: Final = (
         ends="SUCCEEDED",
         lives_max=4,
     ),
+    _gang(
+        "worker_exits_early",
+        "if rank == 1: sys.exit(0)",
+        "worker 0 had exited 0",
+        "give all ranks the same number of steps",
+        command=TRAIN,
+    ),
+    _gang(
+        "ranks_of_the_chief_end_early",
+        "if rank == 0: sys.exit(0)",
+        "chief 0 reported no failure",
+        "If the ranks of chief 0 end before those of the others",
+        lives_max=24,
+        ends="CANCELLED",
+    ),
     BrokenProgram(
         "wrong_package_name",
         {"train.py": "print(1)\n", "requirements.txt": "torchmetrix-x==1.4\n"},

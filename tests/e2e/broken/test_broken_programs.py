@@ -14,7 +14,7 @@ from tests.e2e.conftest import Lab
 from trainmaster_emulators.process.state import ROOT
 
 HEAVY = pytest.mark.heavy(
-    fact="one command shows the cause of each of 41 broken programs, after two lives at most",
+    fact="one command shows the cause of each broken program, after two lives at most",
     quick="`unit/core/rules/test_remedies.py`, `unit/presentation/test_remedies.py`,"
     " `e2e/broken/test_broken_programs.py`",
 )

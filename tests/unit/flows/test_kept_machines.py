@@ -12,11 +12,16 @@ import pytest
 from tests.support.jobs import a_spec
 from tests.support.world import World, before_next_commit
 from trainmaster.core.events import IncarnationRef, VmRef
+from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
+from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.phases import PAID, Phase, kept_spans, replica_spans
 from trainmaster.core.rules.kept_machines import candidate_in
+from trainmaster.core.transitions.kept_machines import ended_set
 from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
 from trainmaster.gcp.firestore.documents import entry_document, job_document
@@ -251,6 +256,18 @@ def test_vm_that_dies_at_the_take_is_lost_free_of_charge(
     assert second.vm(dying.replica_id).instance_id != dying.instance_id
 
 
+def test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep(first: World) -> None:
+    """No VM is left that the orphan search could find, and kept time must not be paid for ever."""
+    for vm in first.vms:
+        first.fleet.vanish(vm.name)
+    first.wait(60)
+    first.sweep()
+    deliver(first)
+    assert machine_set(first).state is SetState.RELEASED
+    assert {span.end for span in kept_spans(first.history, machine_set(first))} == {first.now}
+    assert first.store.pending_keys("first") == (), "the sweep has nothing more to do"
+
+
 def test_silent_agents_are_not_taken(first: World) -> None:
     first.wait(80)
     second = other(first, "second")
@@ -370,6 +387,143 @@ def test_machines_with_other_access_do_not_fit(
     choice = kept_machines.choose(job, second.fleet_deps, second.deps)
     assert choice.taken is None
     assert reason in str(choice.misfit)
+
+
+def with_group(job: Job, **change: Any) -> Job:
+    """Return the job with this change of the first role."""
+    first, *others = job.plan.groups
+    return replace(job, plan=replace(job.plan, groups=(replace(first, **change), *others)))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"machine_type": "n1-standard-8"}, "the machine of each chief is n1-standard-4"),
+        (
+            {"accelerator": Accelerator("nvidia-tesla-t4", 1)},
+            "n1-standard-4 with 1 x nvidia-tesla-t4 and 100 GiB",
+        ),
+        ({"boot_disk_gib": 500}, "GiB"),
+        ({"boot_disk_type": "pd-standard"}, "pd-standard"),
+        ({"purchase": Purchase(Spot())}, "Spot"),
+        ({"purchase": Purchase(Reserved("projects/p/reservations/r"))}, "the reservation"),
+    ],
+    ids=["machine", "GPU", "disk size", "disk type", "Spot", "reservation"],
+)
+def test_machines_that_differ_do_not_fit(first: World, change: dict[str, Any], reason: str) -> None:
+    kept = machine_set(first)
+    job = first.job.placed
+    assert candidate_in(kept, job, first.now) == 0
+    assert reason in str(candidate_in(kept, with_group(job, **change), first.now))
+
+
+def test_machines_with_another_boot_image_do_not_fit(first: World) -> None:
+    job = first.job.placed
+    plan = replace(job.plan, image=replace(job.plan.image, source="images/mine"))
+    difference = candidate_in(machine_set(first), replace(job, plan=plan), first.now)
+    assert "the boot image is" in str(difference)
+
+
+def test_machines_of_an_unknown_submitter_are_not_kept() -> None:
+    world = World("first")
+    run_job(world, source="gs://b/jobs/x.yaml#1")
+    succeed(world)
+    assert not world.vms
+
+
+def test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none(first: World) -> None:
+    """Compute Engine deletes them while no function runs, and a chain needs time."""
+    second = other(first, "second")
+    second.submit(a_spec(), source=OWNER)
+    assert first.job.plan.fuse_s - second.job.plan.fuse_s == 24 * 3600
+
+
+def test_chain_does_not_extend_the_life_of_vms(first: World) -> None:
+    end = machine_set(first).fuse_at
+    first.wait(60)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    succeed(second)
+    assert machine_set(second).fuse_at == end
+
+
+def test_machines_are_kept_no_longer_than_they_live(first: World) -> None:
+    end = first.now + timedelta(minutes=5)
+    state = first.store.load_attempt("first").state  # type: ignore[union-attr]  # it exists
+    short = replace(machine_set(first), state=SetState.IN_USE, fuse_at=end)
+    kept = ended_set(replace(state, machine_set=short), first.job, first.now, keeps=True)
+    assert kept is not None
+    assert kept.until == end
+
+
+def test_only_vms_that_have_reported_and_are_bought_as_the_plan_says_are_kept(
+    first: World,
+) -> None:
+    state = first.store.load_attempt("first").state  # type: ignore[union-attr]  # it exists
+    spot = Purchase(Spot(losses_max=1))
+    groups = tuple(replace(group, purchase=spot) for group in state.job.plan.groups)
+    job = replace(state.job, plan=replace(state.job.plan, groups=groups))
+    silent, lost, *others = state.replicas
+    replicas = (replace(silent, instance_id=None), replace(lost, vms_lost=3), *others)
+    kept = ended_set(
+        replace(state, job=job, replicas=replicas, machine_set=None), job, first.now, keeps=True
+    )
+    assert kept is not None
+    assert {vm.replica_id for vm in kept.vms} == {one.replica_id for one in others}
+
+
+def test_machines_whose_time_is_over_are_not_taken(first: World) -> None:
+    first.wait(901)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "second"
+
+
+def test_vm_of_a_later_holder_is_not_taken(first: World) -> None:
+    """The database was restored: a later holder, which is not stored, may use them."""
+    backup = first.store.copy()
+    second = other(first, "second")
+    run_job(second)
+    beat_all(second)
+    third = other(replace(first, store=backup), "third")
+    run_job(third)
+    assert third.job.set_id == "third"
+
+
+def test_stockout_of_a_late_delivery_does_not_release_the_machines_of_its_own_job(
+    first: World,
+) -> None:
+    vm = first.vms[0]
+    (group,) = (one for one in first.job.plan.groups if one.task_type is vm.replica_id.task_type)
+    hold = Directive(1, 1, DirectiveAction.HOLD)
+    create = Create(group, vm.zone, 1, hold, (vm.replica_id,), (vm.name,), round=0)
+    kept_machines.release_for_capacity(create, first.job, first.deps, is_quota=False)
+    assert machine_set(first).is_kept
+
+
+def test_release_that_comes_early_is_not_recorded(first: World) -> None:
+    """The clock of a function may be ahead."""
+    kept_machines.release(machine_set(first), ReleaseCause.DEADLINE, first.deps)
+    assert machine_set(first).is_kept
+
+
+def test_function_dies_after_the_take_the_sweep_hands_the_vms_over(first: World) -> None:
+    second = other(first, "second")
+    second.submit(a_keeping_spec(), source=OWNER)
+    kept_machines.start(second.job, second.fleet_deps, second.deps)
+    assert second.job.set_id == "first"
+    while second.bus.take():
+        pass
+    second.taken_set_id = "first"
+    ids = {vm.instance_id for vm in second.vms}
+    assert {vm.directive.tenure for vm in second.vms if vm.directive} == {1}
+    second.sweep()
+    second.deliver()
+    second.report_all_ready()
+    assert {vm.instance_id for vm in second.vms} == ids
+    assert second.state == "RUNNING"
 
 
 def test_job_without_the_field_takes_nothing_and_keeps_nothing(first: World) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.vm import LossCause
@@ -27,19 +27,18 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
     world.kill(WORKER_0)
     world.deliver()
     assert world.job.round.is_held
-    worker, vm = world.replica(WORKER_0), world.vm(WORKER_0)
+    worker, vm = world.replica(WORKER_1), world.vm(WORKER_1)
     stale = world.store.load_attempt(world.job_id)
     assert stale is not None
     world.silent.discard(CHIEF)
     world.send("vm-ready", CHIEF)
     world.deliver()
     assert (world.job.round.number, world.job.round.is_held) == (2, False)
-    used = world.replica(WORKER_0).restarts_used
     subject = IncarnationRef(
-        world.job_id, 1, WORKER_0, worker.incarnation, 1, VmRef(vm.name, vm.zone, vm.instance_id)
+        world.job_id, 1, WORKER_1, worker.incarnation, 1, VmRef(vm.name, vm.zone, vm.instance_id)
     )
     loss = record(VmLost(subject, world.now, LossCause.PREEMPTION), world.deps, loaded=stale)
-    assert loss.is_new
+    assert "restarts on another VM" in loss.entry.decision.text, "judged in the hold"
     world.fleet.vanish(vm.name)
     world.exit_program(
         CHIEF, 1, error={"type": "UnavailableError", "message": "Socket closed", "frame": ""}
@@ -51,8 +50,8 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
         world.wait(60)
     assert (world.job.round.number, world.job.round.is_held) == (3, False)
     assert world.replica(CHIEF).restarts_used == 0
-    assert world.replica(WORKER_0).restarts_used == used
+    assert world.replica(WORKER_1).restarts_used == 0
     verdict = next(entry for entry in reversed(world.ledger) if entry.key == "1-round-3-all-ready")
     assert (
-        verdict.decision.text == "Round 2 ended: the VM of worker 0 was preempted. Free of charge."
+        verdict.decision.text == "Round 2 ended: the VM of worker 1 was preempted. Free of charge."
     )

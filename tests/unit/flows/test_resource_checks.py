@@ -118,8 +118,27 @@ def test_missing_resource_is_refused_by_its_field(
     with pytest.raises(PermanentError):
         world.submit(job)
     (problem,) = rejections(world)
-    assert problem.startswith(f"Field: {field} Error: names the ")
+    assert problem.startswith(f"Field: {field} Error: names ")
     assert "does not exist" in problem
+
+
+def test_value_of_a_secret_in_place_of_its_name_is_printed_nowhere(
+    world: World, resources: MemoryResources
+) -> None:
+    value = "abcd1234secretvalue"
+    job = a_spec() | {"trainmaster": {"secrets": {"API_KEY": value}}}
+    resources.hidden.add(value)
+    world.submit(job)
+    (note,) = notes(world)
+    assert note.field == "trainmaster.secrets.API_KEY"
+    assert value not in note.text
+    resources.hidden.clear()
+    resources.missing.add(value)
+    with pytest.raises(PermanentError) as refused:
+        world.submit({**job, "jobId": "digits_2"})
+    (problem,) = rejections(world)
+    assert "names a secret version that does not exist" in problem
+    assert value not in f"{problem} {refused.value}"
 
 
 def test_resource_that_may_not_be_seen_is_noted_and_not_refused(

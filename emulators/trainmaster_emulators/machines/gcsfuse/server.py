@@ -1,4 +1,8 @@
-"""The program gcsfuse: mounts, and hands the kernel's requests to `files`, until it is unmounted.
+"""The program `gcsfuse` of emulated VMs, which stands for Google's: the agent starts it with the
+same options, so that programs find the emulated Cloud Storage as files below `/gcs`.
+
+It mounts a FUSE file system and hands the kernel's requests to `files`, until it is unmounted.
+Numbers without another source are those of linux/fuse.h.
 
 Usage: gcsfuse [OPTION]… MOUNT_POINT
 """
@@ -25,9 +29,11 @@ from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
 from trainmaster_emulators.machines.gcsfuse.files import Files
 
 MACHINES: Final = Path(__file__).parents[1]
+"""Folder of `vm_init`, which gives a VM its namespaces."""
 THREADS: Final = 8
 INIT: Final = 26
-NO_REPLY: Final = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
+"""Opcode of the first request."""
+NO_REPLY: Final = {2, 36, 42}  # opcodes: FORGET, INTERRUPT, BATCH_FORGET
 WRITE_BYTES_MAX: Final = 1 << 20
 FLAGS: Final = 1 << 3 | 1 << 5 | 1 << 22
 """ATOMIC_O_TRUNC, BIG_WRITES, MAX_PAGES."""

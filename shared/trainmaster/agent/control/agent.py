@@ -1,6 +1,10 @@
 """The agent's decisions: compare the latest directive with the agent's state, and take the next
 step.
 
+The directive in the VM's metadata is the order of the control plane: hold, run, save or stop one
+incarnation, which is one execution of the program. Everything that happens is a handler in the
+inbox, which the main thread runs one after the other; each one ends with `_reconcile`.
+
 `agent_states.py` draws the states. Which incarnation was started, and whether its exit still
 matters, is on disk (`run_state.py`).
 """
@@ -58,7 +62,10 @@ It leaves time for the count: a Spot VM ends 30 seconds after its shutdown begin
 
 
 class Agent:
-    """Everything here runs on the main thread, except where a docstring says otherwise."""
+    """The agent of one VM.
+
+    Everything here runs on the main thread, except where a docstring says otherwise.
+    """
 
     def __init__(  # noqa: PLR0913 - the parts that it controls
         self,
@@ -112,6 +119,7 @@ class Agent:
         self._prepared: IncarnationKey | None = None
         """The incarnation that the VM was set up for, in WAITING."""
         self._secrets: Mapping[str, str] = {}
+        """Values that were read for it, by variable."""
         self.exit_status = 0
         """Status of the agent's process: `ANOTHER_JOB` if the startup script must start the agent
         again at once, for another job.
@@ -161,8 +169,10 @@ class Agent:
         self._reconcile()
 
     def _on_other_tenure(self, directive: ReceivedDirective) -> None:
-        """Leave this VM to the agent of the job that has taken it, once nothing runs any more. A
-        directive of an earlier job means nothing.
+        """Leave this VM to the agent of the job that has taken it, once nothing runs any more.
+
+        The tenure counts the jobs that have had the VM. A directive with an earlier one means
+        nothing.
         """
         if directive.tenure < self._config.tenure or self.exit_status == ANOTHER_JOB:
             return

@@ -1,7 +1,14 @@
-"""Persistent record of which incarnations this VM started and how each ended.
+"""Persistent record of which incarnations (executions of the program) this VM started and how each
+ended, and the reports that follow from it.
 
-It is written before an incarnation starts and before its end is reported, so that after a crash of
-the agent or a reboot no incarnation runs twice and no exit is lost.
+    directive run ──► mark_started ──► report_started ──► program
+    program ends  ──► record_exit  ──► report_exit
+    directive hold ──► report_ready, with the exit that no report has explained yet
+
+A directive is the order of the control plane in the VM's metadata. Under `hold`, all members of a
+job wait for each other. The record is written before an incarnation starts and before its end is
+reported, so that after a crash of the agent or a reboot no incarnation runs twice and no exit is
+lost.
 """
 
 from __future__ import annotations
@@ -19,7 +26,10 @@ from trainmaster.agent.reporting.serial_console import Console
 
 
 class RunState:
-    """Use it on the main thread only, except where a docstring says otherwise."""
+    """The record of this VM.
+
+    Use it on the main thread only, except where a docstring says otherwise.
+    """
 
     def __init__(
         self, file: Path, instance_id: str, reporter: EventReporter, console: Console
@@ -156,6 +166,7 @@ class RunState:
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
+        # The form of the message: fields that say nothing are left out.
         body = {"at": self._reporter.now_text(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:

@@ -1,14 +1,18 @@
 """When the program is asked to save: because this VM goes, or because the VM of any member of a
 synchronous job does.
 
+The members train together, so their checkpoints are of use only together. The agents agree over
+their peer channel, by datagrams from VM to VM. Where these do not arrive, directives in the VMs'
+metadata order the same, seconds later.
+
     notice ──► the next number, unless the last request is younger than AGAIN_S
                  └──► a moment MOMENT_S ahead
                         ├──► `save` to the peers, until they answer
                         │      └──► notice message; peers that did not answer get a directive
                         └──► at the moment: file and signal, on every member
 
-Requests of a round are numbered, whether an agent or a directive makes them. A program is asked
-once for each number, and for none that is lower than the last one.
+Requests of a round, one common run of the members, are numbered, whether an agent or a directive
+makes them. A program is asked once for each number, and for none that is lower than the last one.
 
 A program that ends afterwards ends the round. The others may finish their save: the agent does not
 end its program for the directive that holds the next round before `patience_s` is over.
@@ -31,9 +35,11 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.serial_console import Console
 
 KIND = "save"
+# Times in seconds of the monotonic clock
 MOMENT_S = 0.5
 """How far ahead the moment is. Measured: datagrams reach 16 members within 51 ms (p99)."""
 TIMER_SKEW_S = 0.2
+"""How late a timer may be."""
 ASK_S = 2.0
 """How long peers are asked. A directive orders it for the others."""
 AGAIN_S = 600.0
@@ -41,6 +47,7 @@ AGAIN_S = 600.0
 FINISH_S = 600.0
 """Time for a save after the round has ended."""
 LATE_S = 60.0
+"""Time after a VM should have been given up for which the notice still explains an exit."""
 CATCH_AGAIN_S = 30.0
 """When a program that catches no signal is looked at again."""
 AHEAD_MAX_S = 3600.0
@@ -77,7 +84,9 @@ class Saving:
         self._asked: IncarnationKey | None = None
         """The last round whose program was asked to save."""
         self._moment = math.inf
+        """When all members ask their programs to save."""
         self._has_acted = False
+        """Whether this program was asked then."""
         self._until = math.inf
         """When the save must have ended, because the first VM that goes is given up."""
         self._round_ended_at: float | None = None
@@ -140,7 +149,9 @@ class Saving:
 
     def was_asked(self, key: IncarnationKey) -> bool:
         """Return whether all members of this round were asked to save: its end is no success and no
-        failure. That ends a while after the VM should have been given up: the notice was withdrawn.
+        failure then.
+
+        False again a while after the VM should have been given up: the notice was withdrawn.
         """
         return key == self._asked and self._clock() < self._until + LATE_S
 
@@ -170,6 +181,7 @@ class Saving:
     def _ask_peers(
         self, channel: PeerChannel, key: IncarnationKey, number: int, gives_up_s: float
     ) -> None:
+        """Choose a moment, tell the peers, and report which of them did not answer."""
         gives_up_at = self._clock() + gives_up_s
         self._choose(key, number, MOMENT_S, gives_up_s)
         channel.ask(
@@ -217,6 +229,7 @@ class Saving:
             self._launcher.prepare_save()
 
     def _act_if_due(self, key: IncarnationKey, moment: float) -> None:
+        """Ask the program to save, unless another moment or another incarnation counts by now."""
         is_current = key == self._run_state.last_started == self._key
         is_due = moment == self._moment and not self._has_acted
         if is_current and is_due and self._launcher.is_running:

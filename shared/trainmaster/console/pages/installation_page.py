@@ -70,6 +70,8 @@ def read_installation_page(console: Console) -> InstallationPage:
     )
     queue = queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
+    pending = set(store.jobs_with_pending()) - queued
+    keeping = {kept.machine_set.holder for kept in store.kept_machines()} if pending else set()
     rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(
         project=console.project,
@@ -83,5 +85,5 @@ def read_installation_page(console: Console) -> InstallationPage:
         orphans=store.orphans(),
         rejections=rejections[:REJECTIONS_MAX],
         has_older_rejections=len(rejections) > REJECTIONS_MAX,
-        pending=tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
+        pending=tuple(sorted(pending - keeping)),
     )

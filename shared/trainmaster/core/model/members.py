@@ -1,6 +1,8 @@
 """Members: the replicas of a synchronous job that run in rounds.
 
-All other replicas are judged each alone.
+A round is one common run: its members start together, and when one of them fails or loses its VM,
+all start again in the next round, which is held until all of them are ready. All other replicas are
+judged each alone. The gang are the VMs of a job, which move to another zone together.
 
 A member's `incarnation` is the round that it was last ready for; no document of a member is written
 when a round ends.

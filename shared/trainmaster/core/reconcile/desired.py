@@ -35,7 +35,9 @@ class DesiredVm:
 
 
 def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple[DesiredVm, ...]:
-    """Return the VMs that should exist now. `replicas` are all replicas of the current attempt.
+    """Return the VMs that should exist now, and what their agents should do.
+
+    `replicas` are all replicas of the current attempt.
 
     A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
 
@@ -44,51 +46,56 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
     """
     if job.state.is_terminal:
         return ()
-    desired = []
-    saving = job.round.saving
-    is_open = saving is not None and now <= saving.until
-    is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
-    asks_peers = job.plan.saving.on_notice is SaveOnNotice.GANG and not is_by_agent
-    paid_until = job.paid_until
     prefix = name_in_installation("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(number for number, member in enumerate(members) if member in job.round.without)
-    for replica in replicas:
-        if replica.state is ReplicaState.COMPLETED:
-            continue
-        action = DirectiveAction.RUN if may_run(job, replica) else DirectiveAction.HOLD
-        failing = job.round if is_member(job.plan, replica.replica_id) else replica
-        pause_s = job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures)
-        incarnation = current_incarnation(job, replica)
-        others = () if action is DirectiveAction.HOLD else without
-        directive = Directive(
-            replica.attempt,
-            incarnation,
-            action,
-            pause_s=pause_s,
-            without=others,
-            paid_until=int(paid_until.timestamp()) if paid_until else 0,
-            tenure=job.tenure,
+    return tuple(
+        DesiredVm(
+            replica,
+            named(prefix, job.set_id, replica.replica_id),
+            _with_save(_directive(job, replica, without), job, replica, now),
+            replica.awaits_vm,
         )
-        if (
-            saving is not None
-            and is_open
-            and action is DirectiveAction.RUN
-            and replica.replica_id in saving.asked
-        ):
-            directive = replace(
-                directive,
-                action=DirectiveAction.SAVE,
-                save_number=saving.number,
-                until=int(saving.until.timestamp()),
-                asks_peers=asks_peers and replica.replica_id == job.plan.primary,
-            )
-        desired.append(
-            DesiredVm(
-                replica, named(prefix, job.set_id, replica.replica_id), directive, replica.awaits_vm
-            )
-        )
-    return tuple(desired)
+        for replica in replicas
+        if replica.state is not ReplicaState.COMPLETED
+    )
+
+
+def _directive(job: Job, replica: Replica, without: tuple[int, ...]) -> Directive:
+    """Return the order to run the replica's current incarnation, or to hold it.
+
+    `without`: numbers of the members that the round goes without.
+    """
+    action = DirectiveAction.RUN if may_run(job, replica) else DirectiveAction.HOLD
+    failing = job.round if is_member(job.plan, replica.replica_id) else replica
+    paid_until = job.paid_until
+    return Directive(
+        replica.attempt,
+        current_incarnation(job, replica),
+        action,
+        pause_s=job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures),
+        without=() if action is DirectiveAction.HOLD else without,
+        paid_until=int(paid_until.timestamp()) if paid_until else 0,
+        tenure=job.tenure,
+    )
+
+
+def _with_save(directive: Directive, job: Job, replica: Replica, now: datetime) -> Directive:
+    """Return the order to save as well, if the replica is asked to and runs."""
+    saving = job.round.saving
+    if saving is None or now > saving.until or replica.replica_id not in saving.asked:
+        return directive
+    if directive.action is not DirectiveAction.RUN:
+        return directive
+    saves_together = job.plan.saving.on_notice is SaveOnNotice.GANG
+    asks_peers = saves_together and saving.why is not SaveCause.NOTICE  # else its agent has asked
+    return replace(
+        directive,
+        action=DirectiveAction.SAVE,
+        save_number=saving.number,
+        until=int(saving.until.timestamp()),
+        asks_peers=asks_peers and replica.replica_id == job.plan.primary,
+    )
 
 
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:

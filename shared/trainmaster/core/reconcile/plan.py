@@ -165,6 +165,7 @@ def vm_steps(
             job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
         )
     ]
+    # Names whose VM must end before a program starts on the other VM of that name
     others = {
         vm.name
         for vm in vms
@@ -174,7 +175,7 @@ def vm_steps(
     }
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
-    # The held round begins without the missing members.
+    # Whether the held round begins without the missing members
     goes = job.round.is_held and is_refused(job) and goes_on(State(job, replicas))
     for target in desired:
         vm = vm_by_name.get(target.name)

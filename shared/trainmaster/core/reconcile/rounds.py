@@ -1,4 +1,9 @@
-"""Rounds: whether a held round may begin, and whether one runs that must not, or that can grow."""
+"""Rounds: whether a held round may begin, and whether one runs that must not, or that can grow.
+
+A round is one common run of the members of a synchronous job. After one of them has ended, the next
+round is held: the members wait until all of them are ready. An elastic job goes on without members
+whose VMs Google refuses; a round can grow when their VMs exist at last.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,12 @@ from trainmaster.core.model.members import channel_members, has_kept_vm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules.failure_row import hang_signature
-from trainmaster.core.rules.repetition import bug_signature, is_quick_failure
+from trainmaster.core.rules.hung_member import were_left
+from trainmaster.core.rules.repetition import (
+    bug_signature,
+    is_quick_failure,
+    left_signature,
+)
 from trainmaster.program_errors.meaning import Meaning, Place, is_peer_loss, meaning_of
 
 
@@ -153,6 +158,8 @@ class Case:
         """What a repetition of this exit would have in common with it; None: it proves no bug."""
         if self.is_stall:
             return hang_signature(self.ends or (self.event,))
+        if self.is_verdict and were_left(self.state, self.event, self.ends):
+            return left_signature(self.event)
         return bug_signature(self.event, self.place)
 
     @property

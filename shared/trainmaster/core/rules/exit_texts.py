@@ -7,14 +7,18 @@ consequence, which the rule passes.
 
 from __future__ import annotations
 
+from typing import Final
+
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.members import channel_members
-from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.hung_member import find_member_without_failure
+from trainmaster.core.rules.hung_member import find_member_without_failure, had_completed
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
-from trainmaster.program_errors.meaning import is_passing
+from trainmaster.program_errors.meaning import Meaning, is_passing
+
+REPEATED_ABSENCES: Final = 2
+"""Failures in a row from which the loss of a peer that reports no failure is explained."""
 
 
 def outcome(case: Case) -> str:
@@ -37,16 +41,8 @@ def _end_of_round(case: Case) -> str:
     absent = find_member_without_failure(case.state, case.event, case.ends)
     if absent is None:
         return f"{case.who} failed first: {failure}"
-    what = "had exited 0" if _had_completed(case, absent) else "reported no failure"
+    what = "had exited 0" if had_completed(case.job, absent) else "reported no failure"
     return f"{case.who} failed first: {failure}; {absent.replica_id.words} {what}"
-
-
-def _had_completed(case: Case, member: Replica) -> bool:
-    """Whether the member completed before the round ended.
-
-    A completed member is recalled when its round ends: its next execution was ordered then.
-    """
-    return member.ordered_at is not None and member.ordered_at == case.job.round.ordered_at
 
 
 def with_consequence(case: Case, consequence: str) -> str:
@@ -73,6 +69,8 @@ def bug_advice(case: Case) -> str:
     """Return what to do about failures that look like a bug, with a leading space; empty unless
     they do.
     """
+    if case.meaning is Meaning.LOST_PEER:
+        return _absence_advice(case)
     may_pass = case.meaning is not None and is_passing(case.meaning)
     if may_pass or case.code is None or case.quick_failures < LIKELY_BUG_FAILURES:
         return ""
@@ -81,4 +79,19 @@ def bug_advice(case: Case) -> str:
         f" {case.quick_failures} failures in a row, each within {minutes} minutes of the start,"
         " look like a bug. "
         f'`trainmaster.exitPolicy.fail: ["{case.code}"]` ends such a job at its first failure.'
+    )
+
+
+def _absence_advice(case: Case) -> str:
+    """Return what to do if a member is lost again that reports no failure, with a leading space.
+
+    A launcher keeps running when its own ranks have exited 0, so that its agent sees no end.
+    """
+    absent = find_member_without_failure(case.state, case.event, case.ends)
+    if not case.is_verdict or absent is None or case.quick_failures < REPEATED_ABSENCES:
+        return ""
+    return (
+        f" {case.quick_failures} times in a row, no VM and no program was lost. If the ranks of"
+        f" {absent.replica_id.words} end before those of the others, give all ranks the same number"
+        " of steps."
     )

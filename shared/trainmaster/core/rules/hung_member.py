@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trainmaster.core.events import End, ReplicaExited
-from trainmaster.core.model.job import State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import evidence, messages
@@ -68,14 +68,39 @@ def find_member_without_failure(
     """Return the only member of the round that reported no failure, if all failures may be losses
     of a peer; else None.
     """
+    without_failure = _members_without_failure(state, first, ends)
+    return without_failure[0] if len(without_failure) == 1 else None
+
+
+def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
+    """Whether the members that failed had lost only peers that had exited 0."""
+    without_failure = _members_without_failure(state, first, ends)
+    return bool(without_failure) and all(
+        had_completed(state.job, member) for member in without_failure
+    )
+
+
+def had_completed(job: Job, member: Replica) -> bool:
+    """Whether the member completed before the round ended.
+
+    A completed member is recalled when its round ends: its next execution was ordered then.
+    """
+    return member.ordered_at is not None and member.ordered_at == job.round.ordered_at
+
+
+def _members_without_failure(
+    state: State, first: ReplicaExited, ends: Sequence[End]
+) -> Sequence[Replica]:
+    """Return the members of the round that reported no failure; none if a failure cannot be the
+    loss of a peer.
+    """
     if not all(evidence.speaks_for_lost_peer(end) for end in ends or (first,)):
-        return None
-    without_failure = [
+        return ()
+    return [
         member
         for member in members(state)
         if member.replica_id not in state.job.round.without and not _has_failed(state, member, ends)
     ]
-    return without_failure[0] if len(without_failure) == 1 else None
 
 
 def _has_failed(state: State, member: Replica, ends: Sequence[End]) -> bool:

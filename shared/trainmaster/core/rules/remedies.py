@@ -15,6 +15,7 @@ from typing import Final
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.plan import Dialect, GcsFolder, Plan
 from trainmaster.core.rules.module_packages import package_of
+from trainmaster.program_errors.meaning import Meaning, meaning_of
 
 FOLDER_MODULE: Final = "trainmaster_folder"
 """The job's `pythonModule` if its program is a folder."""
@@ -30,6 +31,11 @@ OWN_IMAGE: Final = (
     "An image of your own still runs it as it is: build it FROM"
     " us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310 with your package, and name it in"
     " `masterConfig.imageUri`."
+)
+
+PEER_ENDED: Final = (
+    "Another rank had ended: the logs of the other replicas say how. If it ended with 0, give all"
+    " ranks the same number of steps."
 )
 
 _SYNTAX_ERRORS: Final = ("SyntaxError", "IndentationError", "TabError")
@@ -142,6 +148,8 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
         return _remedy_of_file(error.message, plan)
     known = _find(_PROGRAM_FAILURES, error.message, plan)
     missing = _NO_MODULE.search(error.message)
+    if not known and meaning_of(error.type, error.message) is Meaning.LOST_PEER:
+        return PEER_ENDED
     if known or not missing or error.type not in _IMPORT_ERRORS:
         return known
     return _remedy_of_module(missing[1], plan)
@@ -219,6 +227,13 @@ def _remedy_of_file(message: str, plan: Plan) -> str:
         )
     if path is None or path[1].startswith("/"):
         return ""
+    if path[1].startswith("gs://"):
+        is_off = plan.access.gcs is GcsFolder.OFF
+        setting = ", and set `trainmaster: {gcs: true}` in the job file" if is_off else ""
+        return (
+            f"`open` finds no addresses of Cloud Storage: pass it /gcs/{path[1][5:]} in place of"
+            f" {path[1]}{setting}."
+        )
     ways = "add it to your folder" if _is_folder(plan) else "pack it with the program"
     return f"{path[1]} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
 

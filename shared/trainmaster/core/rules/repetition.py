@@ -65,6 +65,16 @@ def bug_signature(event: ReplicaExited, place: Place) -> str | None:
     return f"{code_of(event.exit_status, event.signal)}, {what}" if what else None
 
 
+def left_signature(event: ReplicaExited) -> str | None:
+    """Return what a repetition of this exit would have in common with it, if the program lost only
+    peers that had exited 0: they end too early at each start.
+    """
+    if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS or event.error is None:
+        return None
+    place = event.error.own_frame or event.error.frame
+    return f"left by its peers at {place}" if place else None
+
+
 def _error_signature(event: ReplicaExited, place: Place) -> str | None:
     """Return the error and where it came from; None if it may pass.
 

@@ -144,7 +144,7 @@ def must_check_cost(job: Job, now: datetime) -> bool:
 def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:
     """Replace the labels of a job, which may have ended: users search by labels."""
     if event.seen is not None and event.seen != state.job.labels_version:
-        return stale(Reason.CHANGED_MEANWHILE, "The labels were changed after the user read them.")
+        return stale(Reason.OUTDATED, "The labels were changed after the user read them.")
     labels = ", ".join(f"{label.key}={label.value}" for label in event.labels) or "none"
     text = f"The job's labels are now: {labels}{f'; changed by {event.by}' if event.by else ''}."
     return Decision(Rule.LIFECYCLE, Reason.LABELS_CHANGED, text, SetLabels(event.labels))

@@ -1,4 +1,9 @@
-"""How the actions on a job as a whole change the stored state."""
+"""How the actions on a job as a whole change the stored state.
+
+A rule has decided what to do (`core.rules`); an action says so, and a function here returns the
+documents that it changes. All functions are pure. A round is one common run of the members of a
+synchronous job; it is held while they wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +100,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
 
 
 def _begin_preparing(state: State, action: BeginPreparing, now: datetime) -> Change:
+    """Take the job out of the admission queue: it requests VMs, or takes kept ones."""
     job = state.job
     placed = replace(job, placement=_first_placement(job, action))
     effects = PROVISION if action.requests_vms else ()
@@ -118,6 +124,7 @@ def _release(state: State, action: DeleteJob | ReleaseMachines, now: datetime) -
 
 
 def _continue_provisioning(state: State, action: ContinueProvisioning, now: datetime) -> Change:
+    """Begin the next request for missing VMs, perhaps in another zone or after a lost VM."""
     job = state.job
     placement = replace(
         _placed(job, action.zone_index),
@@ -138,6 +145,7 @@ def _continue_provisioning(state: State, action: ContinueProvisioning, now: date
 
 
 def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
+    """Let the job run; a synchronous one begins its first round."""
     placed = replace(job, placement=replace(job.placement, remaining=None))
     started = move_job(placed, JobState.RUNNING, started_at=now)
     if action.round is None:
@@ -154,6 +162,7 @@ def _must_be_held(job: Job, number: int) -> None:
 
 
 def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
+    """Write the labels, or what the job has cost and when that is computed next."""
     version = job.version + 1
     if isinstance(action, SetLabels):
         return Change(
@@ -171,6 +180,7 @@ def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
+    """Store that the members of the running round are asked to save."""
     if action.number != job.round.number or job.round.is_held:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
@@ -178,6 +188,7 @@ def _save_round(job: Job, action: SaveRound) -> Change:
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
+    """Return where VMs are requested first, and which candidates follow."""
     placement = replace(job.placement, next_at=action.next_at)
     if not action.order:
         return placement
@@ -218,6 +229,11 @@ def _change_round(
 
 
 def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
+    """End the running round and hold the next one; with `replacement`, one member gets another VM.
+
+    Other members are not written, however many there are: what their documents say about the round
+    that ended is read in the light of the job's document (`core.model.members`).
+    """
     if action.number != state.job.round.number:
         raise IllegalTransitionError(
             f"round {action.number} is not the current one: {state.job.round}"
@@ -240,10 +256,12 @@ def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
 
 
 def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
+    """Return the held round that follows the current one.
+
+    An elastic job goes on without the same members, unless too few are left with this loss.
+    """
     ended = job.round
-    is_enough = not is_vm_lost or may_go_without(
-        job.plan, {*ended.without, stopped_by}
-    )  # else all are required
+    is_enough = not is_vm_lost or may_go_without(job.plan, {*ended.without, stopped_by})
     return replace(
         ended,
         number=ended.number + 1,
@@ -256,6 +274,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
 
 
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
+    """Let the members run, and charge the one that ended the round before, if any."""
     job = state.job
     held = state.job.round
     _must_be_held(job, action.number)
@@ -283,6 +302,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
 
 
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
+    """End the job with its primary. The other replicas are not written."""
     primary = find_replica(state, action.replica)
     measurement = action.measurement or primary.measurement
     # The primary may complete before the last peer is ready. The job then started when the primary
@@ -306,6 +326,7 @@ def _with_trial_result(job: Job, measurement: Measurement | None) -> Job:
 
 
 def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
+    """Begin the next attempt, in the same zone or, with `zone_index`, in another one."""
     _require_whole_attempt(state)
     job = state.job
     budgets = job.budgets

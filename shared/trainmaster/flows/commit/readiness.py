@@ -1,5 +1,7 @@
-"""What begins with the last report: the job, when every required replica of its attempt has been
-ready since the gang last moved, or a held round, when every member is ready for it.
+"""What begins when the last replica has reported that it is ready: the job, or a round.
+
+A job begins when every required replica of its attempt has been ready since its VMs were last moved
+to another zone. A synchronous job waits in a held round until every member is ready for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """Creation of stored jobs from job documents: for messages, uploaded files, the HTTP API and
 trials.
+
+    document ──► accept: form and fields ──► places, prices, packages, limits ──► record ──► job
+
+A submission may be delivered twice, and what it names may be gone by then. Checks that can fail so
+are left out if the job exists already.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ MACHINES_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput",
     Dialect.VERTEX: "jobSpec.workerPoolSpecs",
 }
+"""Field of the document that names the machines."""
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
     Dialect.VERTEX: "trainmaster.resumePreviousJobId",
@@ -156,8 +162,11 @@ def with_checked_places(
     limits: Limits,
     objects: ObjectsOf = None,
 ) -> tuple[AcceptedSpec, Problem | None]:
-    """Return the spec with its candidates in order and its rates, and what a new job
-    must not have.
+    """Return the spec with what follows from prices, and a problem that a new job must not have.
+
+    From prices follow the order of its alternatives (`placement.anyOf`), the rates by which the
+    cost of a job with `maxCost` is bounded, and its cost per hour if all jobs together have a limit
+    of that. The problem is returned, not raised: a repeated submission gets its stored job.
     """
     plan = spec.plan
     problem = region_problem(spec.plan, regions)

@@ -186,9 +186,7 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
         if parsed := parse_registry_image(image):
             yield partial(_look_up_image, spec, image, partial(port.image, parsed))
     for secret in _secrets(programs):
-        yield partial(
-            _look_up, spec, secret, "secret version", partial(port.secret_version, secret)
-        )
+        yield partial(_look_up_secret, spec, secret, partial(port.secret_version, secret))
 
 
 def _secrets(programs: Sequence[Program]) -> dict[str, None]:
@@ -221,14 +219,29 @@ def _look_up(
     name = field_with(value, spec.spec_json, kind)
     match find():
         case Existence.MISSING:
-            detail = (
-                "does not exist" if kind != "secret version" else "does not exist or is not enabled"
-            )
-            return Problem(
-                name, f"names the {kind} {value}, which {detail}", f"create the {kind} first"
-            )
+            problem = f"names the {kind} {value}, which does not exist"
+            return Problem(name, problem, f"create the {kind} first")
         case Existence.UNKNOWN:
             return _unknown(name, value, f"the {kind} {value}")
+        case Existence.EXISTS:
+            return None
+
+
+def _look_up_secret(
+    spec: AcceptedSpec, secret: str, find: Callable[[], Existence]
+) -> Problem | Substitution | None:
+    """Look up a version of a secret. Its name is not quoted: it may be the secret itself."""
+    kind = "secret version"
+    name = field_with(secret, spec.spec_json, kind)
+    match find():
+        case Existence.MISSING:
+            return Problem(
+                name,
+                f"names a {kind} that does not exist or is not enabled",
+                "the name of a secret of Secret Manager, and not its value",
+            )
+        case Existence.UNKNOWN:
+            return _unknown(name, f"a {kind}", f"the {kind}")
         case Existence.EXISTS:
             return None
 

@@ -182,6 +182,7 @@ class _Delivery:
     """Key of the verdict's ledger entry, whose change `loaded` contains."""
 
     def run(self) -> None:
+        """Go on in rounds until nothing is left to do, only time can help, or this one is over."""
         store = self.deps.store
         for _ in range(ROUNDS_MAX):
             if not self._extend_lease():
@@ -241,6 +242,7 @@ class _Delivery:
         return lease is not None
 
     def _round(self, loaded: Loaded) -> _Next:
+        """List the VMs, plan the steps and execute them once."""
         state = loaded.state
         job = loaded.state.job
         fleet_deps = self.fleet_deps
@@ -489,14 +491,17 @@ class _Delivery:
         lease.
 
         While a round of a running job is held and waits for reports, the first entry stays pending:
-        it names the request that begins the round, so a second such request costs one read.
+        it names the request that begins the round, so a second such request costs one read. It
+        also stays pending while machines are kept: so the sweep finds the job when their time is
+        over, even if none of their VMs is left.
         """
         store = self.deps.store
         job = loaded.state.job
         keys = (*pending.included, *pending.later)
         waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         is_awaited = job.state is JobState.RUNNING and job.round.is_held and bool(waiting)
-        confirmed = keys[1:] if is_awaited else keys
+        is_continued = is_awaited or loaded.state.keeps_machines
+        confirmed = keys[1:] if is_continued else keys
         if is_done and confirmed:
             expire_history(job, store)
             store.mark_done(job.job_id, confirmed, self.deps.clock(), pending.tokens)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
-from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS
+from trainmaster.core.machines.tpus import GENERATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,3 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
     if is_only_for_highcpu and "highcpu" not in machine_type:
         return ()
     return GPU_COUNTS[gpu_type][column]
-
-
-def known_machine_names() -> tuple[str, ...]:
-    """Return names to suggest for an unknown one."""
-    others = ("n2-standard-8", "e2-standard-4", "c3-standard-8")
-    return (*LEGACY_MACHINES, *TPU_MACHINES, *TPU_VMS, *MACHINE_TYPES, *others)

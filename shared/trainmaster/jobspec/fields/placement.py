@@ -10,7 +10,7 @@ from trainmaster.core.machines.tpus import zones_of
 from trainmaster.core.model.plan import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.problems import FieldPath, Problems, quoted
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
 
@@ -43,6 +43,19 @@ def resolve_zones(
         reason = ": a CustomJob has no region of its own" if path[0] == EXTENSION else ""
         problems.add(path, f"is required{reason}", example_at(path))
         return "", ()
+    of_zone = region.rpartition("-")[0]
+    if region in REGION_ZONES.get(of_zone, ()):
+        zones_path: FieldPath = (EXTENSION, "zones")
+        problem = (
+            f"is a zone of {of_zone}: {quoted(region)}; name the region, and the zone in"
+            f" {problems.spelled_path(zones_path)}"
+        )
+        own_name = problems.spelled_name(path)
+        example = yaml_line({own_name: of_zone, "zones": [region]})
+        if path[0] != EXTENSION:
+            example = f'{yaml_line({own_name: of_zone})}, {EXTENSION}: {{zones: ["{region}"]}}'
+        problems.add_text(path, problem, example)
+        return region, ()
     if region not in REGION_ZONES:
         nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [
             str(example_at(path))

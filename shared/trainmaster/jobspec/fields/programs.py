@@ -11,6 +11,7 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import example_at
 
 _BUCKET: Final = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
+_BUCKET_NAME: Final = re.compile(_BUCKET.removeprefix("gs://"))
 _GCS_OBJECT: Final = re.compile(
     rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]"
 )
@@ -35,8 +36,8 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
                 "must be an object in Cloud Storage (gs://bucket/path/file, without .. and"
                 " wildcards)"
             )
-            problem = f"{rule}, not {quoted(uri)}{_describe_fault(object_uri)}"
-            problems.add(item_path, problem, example_at(item_path))
+            fault = _describe_fault(object_uri) or _describe_local(uri)
+            problems.add(item_path, f"{rule}, not {quoted(uri)}{fault}", example_at(item_path))
         elif not file_name.endswith(_ARCHIVES):
             rule = f"must be a package that pip can install ({', '.join(_ARCHIVES)})"
             problems.add(item_path, f"{rule}, not {quoted(file_name)}", example_at(item_path))
@@ -88,10 +89,18 @@ def _describe_fault(uri: str) -> str:
         return ""
     if bucket != bucket.lower():
         return ": a bucket's name has no capital letters"
+    if not _BUCKET_NAME.fullmatch(bucket):
+        return f": {quoted(bucket)} is no name of a bucket, which has 3 to 222 characters"
     if character is not None:
         named = {" ": "a space"}.get(character[0], quoted(character[0]))
         return f": {named} is not allowed in it"
     return ""
+
+
+def _describe_local(uri: str) -> str:
+    """Return what to do with a file of the sender's machine, as the end of a sentence."""
+    is_local = "://" not in uri and uri.endswith(_ARCHIVES)
+    return f": `trainmaster submit --packages {uri}` uploads a local file" if is_local else ""
 
 
 def _dotted_name(module: str) -> str | None:

@@ -14,7 +14,6 @@ from trainmaster.jobspec.foreign.task import (
     Node,
     Notes,
     Task,
-    accelerator_of,
     disk_of,
     least,
     mapping_of,
@@ -22,6 +21,7 @@ from trainmaster.jobspec.foreign.task import (
     text_of,
     texts_of,
 )
+from trainmaster.jobspec.machines.selection import accelerator_of
 
 _TASK: Final = {
     "python": "the runtime has its Python; runtimeVersion chooses another one",

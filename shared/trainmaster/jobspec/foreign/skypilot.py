@@ -13,7 +13,6 @@ from trainmaster.jobspec.foreign.task import (
     Node,
     Notes,
     Task,
-    accelerator_of,
     bucket_note,
     disk_of,
     least,
@@ -21,6 +20,7 @@ from trainmaster.jobspec.foreign.task import (
     nodes_of,
     text_of,
 )
+from trainmaster.jobspec.machines.selection import accelerator_of
 
 _TASK: Final = {
     "service": "only training is run here; Vertex AI, SkyPilot and dstack serve models",

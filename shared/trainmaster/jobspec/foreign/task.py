@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from trainmaster.jobspec.catalog.machine_types import GPU_NAMES, TPU_TYPES
-from trainmaster.jobspec.manifests.machines import Demand, select_machine
+from trainmaster.jobspec.machines.selection import (
+    Accelerator,
+    Demand,
+    select_machine,
+)
 
 NO_COUNTERPART: Final = "has no counterpart here"
 SECRET: Final = "name a version of Secret Manager in trainmaster.secrets"  # noqa: S105
@@ -17,23 +20,7 @@ BUCKET: Final = re.compile(r"gs://([^/]+)(/.*)?")
 NODES_MAX: Final = 1_000
 TPU_MACHINE: Final = "cloud_tpu"
 DISK_GIB: Final = range(10, 65537)
-_LARGE_A100_GIB: Final = 80
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
-_GPUS: Final = {re.sub(r"NVIDIA_|TESLA_|_|80GB$|141GB$", "", name): name for name in GPU_NAMES} | {
-    "A10080GB": "NVIDIA_A100_80GB",
-    "A100": "NVIDIA_TESLA_A100",
-    "RTXPRO6000": "NVIDIA_RTX_PRO_6000",
-}
-"""Other tools' name, without punctuation → the API's accelerator type."""
-_TPU: Final = re.compile(r"(?:tpu-)?(v2|v3|v4|v5litepod|v5p|v6e)-(\d+)", re.IGNORECASE)
-_TPU_TYPES: Final = {
-    "v2": "TPU_V2",
-    "v3": "TPU_V3",
-    "v4": "TPU_V4",
-    "v5litepod": "TPU_V5_LITEPOD",
-    "v5p": "TPU_V5P",
-    "v6e": "TPU_V6E",
-}
 
 
 class Note(NamedTuple):
@@ -58,18 +45,6 @@ class Notes:
         for name, value in values.items():
             if value not in (None, {}, [], ""):
                 self.add(f"{path}{name}", known.get(name, NO_COUNTERPART))
-
-
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    """GPUs or a TPU of one node, in the API's names."""
-
-    type: str
-    count: int
-
-    @property
-    def is_tpu(self) -> bool:
-        return self.type in TPU_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +104,6 @@ class Task:
     labels: Mapping[str, str] = field(default_factory=dict)
     reads_buckets: bool = False
     duration_s: int | None = None
-
-
-def accelerator_of(name: str, count: int, memory_gib: Decimal | None = None) -> Accelerator | None:
-    """Return the accelerator that another tool names; None: Compute Engine has none of it."""
-    tpu = _TPU.fullmatch(name.strip())
-    if tpu:
-        return Accelerator(_TPU_TYPES[tpu[1].lower()], int(tpu[2]))
-    key = re.sub(r"[^A-Z0-9]", "", name.upper())
-    if key == "A100" and memory_gib is not None and memory_gib >= _LARGE_A100_GIB:
-        key = "A10080GB"
-    gpu = _GPUS.get(key) or _GPUS.get(key.removesuffix("80GB"))
-    return Accelerator(gpu, count) if gpu else None
 
 
 def least(value: object) -> Decimal | None:

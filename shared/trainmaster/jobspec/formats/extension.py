@@ -24,6 +24,7 @@ from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
     Boolean,
     GivenString,
+    Money,
     OptionalBoolean,
     OptionalInt,
     OptionalString,
@@ -162,7 +163,7 @@ class Extension(WireModel):
     queue: QueueName = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
     )
-    max_cost: GivenString = wire_field(
+    max_cost: Money = wire_field(
         "25 USD",
         "What the machines of the job may cost at list prices; it is cancelled before they cost"
         " more.",

@@ -6,12 +6,13 @@ real clients that the service accepted (tensorflow_cloud, TFX, gcloud).
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Final, Never
+from typing import Annotated, Final, Never, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -26,9 +27,24 @@ Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the
 for provisioning and waiting.
 """
 
+_NUMBER_CHARS_MAX: Final = 40
+_CURRENCY: Final = "USD"
+"""The currency in examples."""
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 _UNSPECIFIED: Final = "_UNSPECIFIED"
+
+
+class WrittenFloat(float):
+    """A number of a file, with its text: a version may be meant, and 2.10 is not 2.1."""
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+    """As it stands in the file."""
 
 
 def reject(problem: str, example: object = None) -> Never:
@@ -66,6 +82,8 @@ def duration(
 
 _GPU_PREFIX: Final = re.compile(r"^NVIDIA_(?:TESLA_)?")
 """Older GPUs have TESLA in their names, newer ones have not."""
+_SIMILARITY: Final = 0.8
+"""Of two names without that prefix, of which one is taken for a misspelling of the other."""
 
 
 def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
@@ -105,10 +123,17 @@ def _match_name(value: object, known: Iterable[str]) -> str | None:
         return name
     if name.endswith(_UNSPECIFIED):
         return None
-    meant = _GPU_PREFIX.sub("", str(value).upper().replace("-", "_"))
-    nearest = next((name for name in known if _GPU_PREFIX.sub("", name) == meant), None)
-    hint = f"; did you mean {nearest}?" if nearest else ""
-    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}{hint}")
+    nearest = _nearest_name(name, known)
+    if nearest:
+        return reject(f"has no value {quoted(value)}; did you mean {nearest}?", nearest)
+    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}")
+
+
+def _nearest_name(name: str, known: Iterable[str]) -> str | None:
+    meant = _GPU_PREFIX.sub("", name)
+    by_meaning = {_GPU_PREFIX.sub("", known_name): known_name for known_name in known}
+    nearest = difflib.get_close_matches(meant, by_meaning, n=1, cutoff=_SIMILARITY)
+    return by_meaning[nearest[0]] if nearest else None
 
 
 def _parse_string(value: object) -> object:
@@ -120,13 +145,27 @@ def _parse_string(value: object) -> object:
     if isinstance(value, int):
         reject(f"must be a string; {value} without quotes is a number", str(value))
     if isinstance(value, float):
-        # `repr` is the shortest text of the number. Without an exponent it is most likely what was
-        # typed.
-        text = format(Decimal(repr(value)), "f")
+        text = _text_of_number(value)
         reject(
             f"must be a string; {text} without quotes is a number, which loses trailing zeros", text
         )
     return reject(f"must be a string, not {_describe_type(value)}")
+
+
+def _text_of_number(number: float) -> str:
+    """Return what was written, else most likely written: the shortest text, without exponent."""
+    if isinstance(number, WrittenFloat) and len(number.text) <= _NUMBER_CHARS_MAX:
+        return number.text
+    return format(Decimal(repr(float(number))), "f")
+
+
+def _parse_money(value: object) -> object:
+    """Parse a text whose content is checked later; a number gets an example with a currency."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        amount = _text_of_number(value) if isinstance(value, float) else str(value)
+        problem = f"must be an amount and a currency; {amount} is a number without a currency"
+        reject(problem, f"{amount} {_CURRENCY}")
+    return _parse_string(value)
 
 
 def _parse_optional_string(value: object) -> object:
@@ -228,6 +267,9 @@ GivenString = Annotated[
 ]
 """For a string without which the job would cost more: "" is an error, perhaps of an unset variable.
 """
+Money = Annotated[
+    str | None, BeforeValidator(lambda value: value if value is None else _parse_money(value))
+]
 OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]
 OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]

@@ -15,6 +15,7 @@ from typing import Final
 from trainmaster.core.machines.families import HYPERDISK_BALANCED, PD_BALANCED, PD_SSD, PD_STANDARD
 from trainmaster.core.machines.machine_types import family_of, find_machine_type, refusal_of
 from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.purchase import OnDemand
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -23,13 +24,13 @@ from trainmaster.jobspec.catalog.machine_types import (
     LEGACY_MACHINES,
     RETIRED_GPUS,
     Gpu,
-    known_machine_names,
     valid_gpu_counts,
 )
 from trainmaster.jobspec.formats.ai_platform import DiskConfig
+from trainmaster.jobspec.machines.nearest import GpuMachine, machine_of_gpu, nearest_machines
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.machines.tpu_slices import resolve_slice
-from trainmaster.jobspec.problems import FieldPath, Problems, quoted
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
 
 DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
@@ -91,8 +92,11 @@ class HardwareResolver:
         return TaskGroup(role.task_type, role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
-        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3)
-        nearest = nearest or ["n1-standard-4"]
+        of_gpu = machine_of_gpu(name)
+        if of_gpu is not None:
+            self._refuse_accelerator(name, of_gpu)
+            return
+        nearest = nearest_machines(name)
         reason = refusal_of(name)
         if reason:
             problem = (
@@ -104,6 +108,36 @@ class HardwareResolver:
                 f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
             )
         self._problems.add(self._paths.machine, problem, nearest[0])
+
+    def _refuse_accelerator(self, name: str, meant: GpuMachine) -> None:
+        """Refuse a GPU or TPU in place of a machine type, and name the machine that has it."""
+        has = "can have" if meant.is_attached else "has"
+        accelerator = meant.accelerator
+        problem = (
+            f"is an accelerator, and no machine type: {quoted(name)}; {meant.machine} {has}"
+            f" {accelerator.count} x {accelerator.type}"
+        )
+        sales = family_of(meant.machine).sales
+        if not accelerator.is_tpu and OnDemand not in sales:
+            problem += f", and is sold {' and '.join(price.sold for price in sales)} only"
+        example = self._machine_example(meant.machine)
+        if meant.is_attached:
+            example += f", {self._accelerator_example(accelerator.type, accelerator.count)}"
+        self._problems.add_text(self._paths.machine, problem, example)
+
+    def _accelerator_example(self, accelerator_type: str, count: int) -> str:
+        """Return the fields that attach an accelerator, in the format of the job."""
+        paths = self._paths
+        names = [
+            self._problems.spelled_name(path)
+            for path in (paths.accelerator_type, paths.accelerator_count)
+        ]
+        fields = dict(zip(names, (accelerator_type, count), strict=True))
+        if paths.accelerator == paths.accelerator_type:
+            return yaml_line(fields)
+        holders = paths.accelerator[-2:]
+        outer, inner = (str(step) for step in holders)
+        return yaml_line({outer: {inner: fields}})
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
         """Return the Compute Engine machine type and GPUs that the service's name means.

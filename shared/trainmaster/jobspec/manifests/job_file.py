@@ -1,4 +1,12 @@
-"""Read what all kinds of manifest have in common, and assemble the job file of a manifest."""
+"""Read what all kinds of manifest have in common, and assemble the job file of a manifest.
+
+    manifest ──► `read_manifest` ──► converter of its kind ──► `job_file` ──► job file
+
+A manifest is a Kubernetes object that describes a training job, such as a PyTorchJob. What cannot
+be converted is collected as findings: `refuse` reports an error; `drop` and `substitute` list what
+the job does without, or gets instead; `origins` names the field of the manifest for each field of
+the job file, so that errors in the job file name what the user wrote.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +74,7 @@ Converter = Callable[[Manifest, Findings], ManifestContent]
 
 
 def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
+    """Return the object, with its spec as it is. Problems are added to `findings`."""
     metadata = findings.read(document.get("metadata"), "metadata", Metadata)
     if not (metadata.name or metadata.generate_name):
         findings.refuse("metadata.name", "is required", "metadata: {name: digits}")

@@ -7,24 +7,15 @@ with the GPUs, vCPUs and memory is selected, unless `node.kubernetes.io/instance
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Final
 
-from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.jobspec.catalog.machine_types import (
-    BUILT_IN_GPUS,
     GPU_NAMES,
-    Gpu,
-    valid_gpu_counts,
 )
 
 GIB: Final = 1 << 30
-CPU_LEAST: Final = 4
-MEMORY_GIB_LEAST: Final = 15
-"""A pod's requests are lower bounds: even a small pod gets an n1-standard-4, as the tier BASIC."""
 
 GPU_LABELS: Final = {name: accelerator for accelerator, name in GPU_NAMES.items()}
 """Value of `cloud.google.com/gke-accelerator` → the API's accelerator type.
@@ -53,54 +44,6 @@ _SUFFIXES: Final = {
     "Ti": Decimal(2**40),
     "Pi": Decimal(2**50),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """The resources that one pod requests."""
-
-    vcpus: Decimal
-    memory_gib: Decimal
-    gpu_type: str | None = None
-    """The API's accelerator type."""
-    gpus: int = 0
-
-
-class _Shape(NamedTuple):
-    """The size of a machine type."""
-
-    machine: str
-    vcpus: int
-    memory_gib: Decimal
-
-
-def select_machine(demand: Demand) -> str | None:
-    """Return the smallest machine type for the demand; None if no known one is large enough.
-
-    Fewer vCPUs count as smaller, then less memory.
-    """
-    vcpus_min = max(demand.vcpus, Decimal(CPU_LEAST))
-    memory_gib_min = max(demand.memory_gib, Decimal(MEMORY_GIB_LEAST))
-    fitting = [
-        shape
-        for shape in _shapes(demand)
-        if shape.vcpus >= vcpus_min and shape.memory_gib >= memory_gib_min
-    ]
-    if not fitting:
-        return None
-    return min(fitting, key=lambda shape: (shape.vcpus, shape.memory_gib)).machine
-
-
-def _shapes(demand: Demand) -> Iterator[_Shape]:
-    """Yield each machine type with exactly the GPUs of the demand, built in or attached."""
-    gpu = Gpu(demand.gpu_type, demand.gpus) if demand.gpu_type else None
-    for name, machine in MACHINE_TYPES.items():
-        if machine.family.attaches_gpus:
-            has_gpus = gpu is None or gpu.count in valid_gpu_counts(gpu.type, name)
-        else:
-            has_gpus = gpu is not None and BUILT_IN_GPUS.get(name) == gpu
-        if has_gpus and machine.memory_gib is not None:
-            yield _Shape(name, machine.vcpus, machine.memory_gib)
 
 
 def parse_quantity(value: object) -> Decimal | None:

@@ -8,16 +8,15 @@ from decimal import ROUND_UP, Decimal
 from typing import Any, Final
 
 from trainmaster.core.machines.tpus import TPU_VMS
+from trainmaster.jobspec.machines.selection import Demand, select_machine
 from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.machines import (
     GIB,
     GPU_LABELS,
     TPU_FAMILIES,
-    Demand,
     nearest_quantity,
     parse_quantity,
-    select_machine,
 )
 from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, Resources, Template
 from trainmaster.jobspec.manifests.volumes import check_volumes

@@ -1,4 +1,9 @@
-"""PyTorchJob, TFJob, XGBoostJob (`kubeflow.org/v1`) and MPIJob (`kubeflow.org/v2beta1`).
+"""PyTorchJob, TFJob, XGBoostJob (`kubeflow.org/v1`) and MPIJob (`kubeflow.org/v2beta1`), converted
+to roles of a job.
+
+A `Level` declares the fields of one mapping of a manifest; `refused`, `moved` and `dropped` are
+those that are errors, have another place today, or have no effect here. Problems are collected in
+`findings`, so that a user gets all of them at once.
 
 Source: the types, defaults and controllers of kubeflow/training-operator v1.9.0 and
 kubeflow/mpi-operator v0.8.2.

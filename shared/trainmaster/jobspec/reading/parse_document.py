@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from trainmaster.jobspec.formats.scalars import WrittenFloat
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.json_limits import (
     JOB_EXAMPLE,
@@ -86,6 +87,7 @@ def _from_json(text: str, name: str) -> object:
             _without_last_commas(text),
             object_pairs_hook=reject_duplicates,
             parse_constant=reject_constant,
+            parse_float=WrittenFloat,
         )
     except json.JSONDecodeError as error:
         where = f"{name}, line {error.lineno}, column {error.colno}"

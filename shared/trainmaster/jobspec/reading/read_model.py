@@ -29,6 +29,7 @@ from trainmaster.jobspec.formats.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import (
+    AI_PLATFORM,
     EXTENSION,
     MANIFEST_NAMES,
     TRAINING_INPUT,
@@ -37,6 +38,7 @@ from trainmaster.jobspec.reading.document_kinds import (
     example_at,
     kinds_of,
 )
+from trainmaster.jobspec.reading.foreign_names import meaning_of
 
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 
@@ -247,6 +249,10 @@ class _NameReader:
         self, name: str, model: type[WireModel], known: Mapping[str, object], path: FieldPath
     ) -> None:
         problems = self._problems
+        meaning = meaning_of(name, is_vertex=self._kind is not AI_PLATFORM)
+        if meaning is not None:
+            problems.add_text((*path, name), "is not a known name", meaning)
+            return
         nearest = _nearest_name(name, known)
         if nearest is None:
             example = f"one of {', '.join(known)}"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from trainmaster.jobspec.formats.scalars import WrittenFloat
 from trainmaster.jobspec.reading.json_limits import (
     DEPTH_MAX,
     JOB_EXAMPLE,
@@ -204,6 +205,10 @@ def _where(name: str, mark: Any) -> str:
     return f"{name}, line {mark.line + 1}, column {mark.column + 1}" if mark else name
 
 
+def _construct_float(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> WrittenFloat:
+    return WrittenFloat(loader.construct_scalar(node))
+
+
 class _Loader(yaml.CSafeLoader):
     """Builds only what JSON has: strings, numbers, booleans, null, lists, and mappings."""
 
@@ -211,6 +216,7 @@ class _Loader(yaml.CSafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 for _tag, _pattern, _first in (
     (
         "bool",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from trainmaster.core.model.plan import Container, Dialect, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
@@ -28,8 +30,8 @@ from trainmaster.jobspec.fields.runtime_version import (
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, TrainingInput
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.machines.role_request import RoleRequest
-from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
 from trainmaster.jobspec.resolve.builtin_algorithm import (
     IMAGE_PATH,
     algorithm_programs,
@@ -40,6 +42,8 @@ from trainmaster.jobspec.resolve.builtin_algorithm import (
 from trainmaster.jobspec.resolve.hyperparameters import resolve_hyperparameters
 from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from trainmaster.jobspec.resolve.roles import request_roles, role_configs
+
+_FOLDER: Final = "or run a folder's program: `trainmaster submit FILE --folder . -- COMMAND`"
 
 
 def resolve_training_input(
@@ -171,7 +175,12 @@ def _resolve_programs(
                 )
                 problems.add_text(path, problem, "leave it out")
         return {role.task_type: _container_program(training, role, variables) for role in roles}
-    check_packages(packages, packages_path, problems)
+    if packages:
+        check_packages(packages, packages_path, problems)
+    else:
+        name = problems.spelled_name(packages_path)
+        example = yaml_line({name: example_at(packages_path)})
+        problems.add_text(packages_path, "is required", f"{example}; {_FOLDER}")
     check_module(module, module_path, problems)
     program = Program(
         packages, module or "", training.args, training.job_dir, environment=variables

@@ -24,6 +24,32 @@ OWN: Final = "trainer/task.py:41 in main"
 LOSSES: Final = [
     error for error in read_corpus() if error.label in (Meaning.LOST_PEER, Meaning.SILENT_PEER)
 ]
+BY_WORDS: Final = [
+    (
+        "tensorflow.python.framework.errors_impl.InternalError",
+        (
+            "Collective ops is aborted by: internal\nThe error could be from a previous operation."
+            " Restart your program to reset."
+        ),
+    ),
+    ("RuntimeError", "The actor is dead because its node has died. Node Id: 56b97436e673"),
+]
+"""Words of which one row alone knows the meaning. Sources: base_collective_executor.cc of
+TensorFlow, gcs_actor_manager.cc of Ray.
+"""
+BY_TYPE: Final = (
+    "tensorflow.python.framework.errors_impl.DeadlineExceededError",
+    "torch.distributed.DistBackendError",
+    "torch.distributed.DistNetworkError",
+    "torch.distributed.DistStoreError",
+    "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+    "ray.exceptions.NodeDiedError",
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "BrokenPipeError",
+)
+"""Types that report a lost peer whatever the words are: a version may change its words."""
 OF_ANY_NETWORK: Final = [
     ("TimeoutError", "[Errno 110] Connection timed out"),
     ("OSError", "[Errno 113] No route to host"),
@@ -44,6 +70,13 @@ def charged(error_type: str, message: str, causes: tuple[str, ...] = ()) -> str 
 @pytest.mark.parametrize("error", LOSSES, ids=lambda error: f"{error.type}: {error.message[:60]}")
 def test_blame_other_runtimes(error: LabelledError) -> None:
     assert charged(error.type, error.message, error.causes) == a_replica(WORKER_0).key
+
+
+@pytest.mark.parametrize(
+    ("error_type", "message"), [*BY_WORDS, *((name, "in other words") for name in BY_TYPE)]
+)
+def test_words_or_type_alone_speak_for_a_lost_peer(error_type: str, message: str) -> None:
+    assert charged(error_type, message) == a_replica(WORKER_0).key
 
 
 @pytest.mark.parametrize(("error_type", "message"), OF_ANY_NETWORK)

@@ -144,6 +144,62 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     assert "; worker" not in own.text
 
 
+CONNECTION_CLOSED: Final = ProgramError(
+    "RuntimeError",
+    "[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:14731",
+    "",
+)
+
+
+def left(member: ReplicaId = CHIEF, own: str = STEP, port: int = 14731) -> ReplicaExited:
+    message = CONNECTION_CLOSED.message.replace("14731", str(port))
+    error = replace(CONNECTION_CLOSED, message=message, own_frame=own)
+    return exited(member, 1, error=error, ran_s=20)
+
+
+def recalled(number: int) -> Replica:
+    """Return a member that had exited 0 before the round ended."""
+    return a_replica(WORKER_1, incarnation=number, ordered_at=at(90))
+
+
+def test_peers_that_twice_lose_a_member_that_had_exited_0_prove_a_bug() -> None:
+    state = held(2, recalled(2))
+    begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
+    again = held(3, recalled(3), bug=begun.job.round.bug)
+    decision = judge_held(again, left(WORKER_0, port=7588), left())
+    assert summarize(decision) == "8 fail_job same_failure_again"
+    assert "; worker 1 had exited 0. This error is permanent" in decision.text
+    failure = action_of(decision, FailJob)
+    assert "give all ranks the same number of steps" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("worker", "ends"),
+    [
+        (a_replica(WORKER_1, incarnation=3, ordered_at=at(10)), (left(WORKER_0), left())),
+        (recalled(3), (left(WORKER_0, own=DATA), left(own=DATA))),
+        (recalled(3), (replace(left(WORKER_0), ran_s=3600), replace(left(), ran_s=3600))),
+        (recalled(3), (left(WORKER_0), exited(CHIEF, 1, error=BUG))),
+    ],
+    ids=["has not exited 0", "at another line", "after an hour", "one failed by itself"],
+)
+def test_peers_that_lose_a_member_in_another_way_prove_no_bug(
+    worker: Replica, ends: tuple[ReplicaExited, ...]
+) -> None:
+    state = held(2, recalled(2))
+    begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
+    decision = judge_held(held(3, worker, bug=begun.job.round.bug), *ends)
+    assert isinstance(decision.action, BeginRound)
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_member_that_is_lost_twice_without_a_failure_of_its_own_has_advice(failures: int) -> None:
+    alive = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
+    decision = judge_held(held(2, alive, quick_failures=failures), left(), left(WORKER_0))
+    advice = " 2 times in a row, no VM and no program was lost. If the ranks of worker 1 end before"
+    assert (advice in decision.text) is bool(failures)
+
+
 HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10), round_reported=True)
 SILENCE: Final = (
     *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),

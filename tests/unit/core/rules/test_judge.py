@@ -128,7 +128,7 @@ CASES: Final[dict[str, Case]] = {
     "labels that changed since they were read are kept": (
         RELABELLED,
         LABEL_SEEN_1,
-        "1 ignore changed_meanwhile",
+        "1 ignore outdated",
     ),
 }
 

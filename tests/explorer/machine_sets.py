@@ -1,0 +1,89 @@
+"""What must be true of machine sets, in facts.
+
+K1  No two live jobs hold one set.
+K2  Nobody deletes a healthy VM while it is kept.
+K3  Each second of a VM is paid by one job: what its jobs pay for does not overlap, and a next job
+    pays from the moment on at which the one before pays for the kept machine no more.
+K4  What was released is nobody's: no set is kept after the end of all jobs.
+
+That no program starts beside an older one is examined by the machine (`processes`), and that no VM
+is left by each job's examiner.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from tests.explorer.jobs import ExploredJob
+from trainmaster.core.model.machine_set import KeptVm
+from trainmaster.core.model.vm import VmStatus
+from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.phases import PAID, Phase, Span, kept_spans, replica_spans
+
+if TYPE_CHECKING:
+    from tests.explorer.cloud import ExploredVm
+    from tests.explorer.world import World
+    from trainmaster_local.memory.store import MemoryStore
+
+SKEW: Final = timedelta(seconds=5)
+"""How much the clocks of two functions may differ, with what a commit takes."""
+_Paid = tuple[Span, str]
+"""A span, and the job that pays."""
+
+
+class MachineSets:
+    def __init__(self, world: World, store: MemoryStore) -> None:
+        self._world = world
+        self._store = store
+
+    def on_commit(self, jobs: Mapping[str, ExploredJob]) -> None:
+        states = [job.examiner.state for job in jobs.values() if job.examiner.state]
+        live = [state.job for state in states if not state.job.state.is_terminal]
+        held = Counter(job.set_id for job in live if job.machines)
+        for set_id, count in held.items():
+            if count > 1:
+                self._world.violate("K1 two live holders", set_id)
+
+    def on_delete(self, vm: ExploredVm) -> None:
+        loaded = self._store.load(vm.set_id)
+        machines = loaded.state.machine_set if loaded else None
+        if machines is None or not machines.is_kept:
+            return
+        is_kept = any(kept.instance_id == vm.instance_id for kept in machines.vms)
+        if is_kept and vm.status is VmStatus.RUNNING and vm.failed_s is None:
+            self._world.violate("K2 a kept VM is deleted", vm, machines.holder)
+
+    def examine_end(self, jobs: Mapping[str, ExploredJob]) -> None:
+        """Check the sets after all jobs have ended, and all kept times are over."""
+        paid: dict[tuple[str, object, int], list[_Paid]] = defaultdict(list)
+        for job_id in jobs:
+            loaded = self._store.load(job_id)
+            if loaded is None or loaded.state.job.machines is None:
+                continue
+            history = read_history(self._store.ledger(job_id))
+            assert history
+            machines = loaded.state.machine_set
+            if machines is not None and machines.is_kept:
+                self._world.violate("K4 still kept", machines.set_id)
+            spans = [span for span in replica_spans(history) if span.phase in PAID]
+            spans += kept_spans(history, machines) if machines else ()
+            for span in spans:
+                vm = (loaded.state.job.set_id, span.replica_id, span.vm_generation)
+                paid[vm].append((span, job_id))
+        for (set_id, replica_id, generation), spans_of_vm in paid.items():
+            self._examine_paid(KeptVm(replica_id, set_id, generation), spans_of_vm)  # type: ignore[arg-type]  # a replica id
+
+    def _examine_paid(self, vm: KeptVm, paid: list[_Paid]) -> None:
+        paid.sort(key=lambda one: (one[0].start, one[0].end or one[0].start))
+        self._world.notes["VMs with several payers"] += len({job_id for _, job_id in paid}) > 1
+        for (span, job_id), (following, next_job_id) in pairwise(paid):
+            end = span.end or following.start
+            if end > following.start + SKEW:
+                self._world.violate("K3 paid twice", vm, job_id, span, next_job_id, following)
+            is_gap = span.phase is Phase.KEPT and following.start - end > SKEW
+            if is_gap and next_job_id != job_id:
+                self._world.violate("K3 paid by nobody", vm, job_id, span, next_job_id, following)
