@@ -524,6 +524,7 @@ _KEPT_PROFILES: Final = (
         down=0.05,
         function_skew_s=1,
     ),
+    replace(_KEPT, name="kept-trials", kinds=("tuning",), jobs=2, unpromising=0.05),
     replace(
         _KEPT, name="kept-limits", vcpus=16, stockout=0.15, stockout_late=0.05, slow_create=0.1
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.jobs import CHIEF, a_tuning_spec
@@ -18,6 +18,9 @@ STUDY = "digits_1"
 class Study(World):
     """A world whose job is a tuning job. `trial` returns the world of one of its trials."""
 
+    set_ids: dict[int, str] = field(default_factory=dict)
+    """Machine sets that trials have taken."""
+
     def trial(self, number: int) -> World:
         return World(
             trial_id(self.job_id, number),
@@ -27,6 +30,7 @@ class Study(World):
             self.fleet,
             self.limits,
             self.suggester,
+            taken_set_id=self.set_ids.get(number, ""),
         )
 
     def send_from_trial(self, number: int, kind: str, **more: object) -> None:

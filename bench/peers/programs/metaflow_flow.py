@@ -1,4 +1,4 @@
-"""The program as a step of a Metaflow flow: `metaflow_flow.py run --file FILE`."""
+"""The benchmark's program as a step of a Metaflow flow: `metaflow_flow.py run --file FILE`."""
 
 import steps
 from metaflow import FlowSpec, Parameter, retry, step

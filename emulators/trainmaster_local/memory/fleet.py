@@ -1,4 +1,7 @@
-"""The Fleet port in memory: VMs are dictionary entries, and tests decide when they change state."""
+"""The Fleet port in memory: VMs are dictionary entries, and tests decide when they change state.
+
+The simulator has a fleet of its own, whose VMs run agents (`simulator.world.fleet`).
+"""
 
 from __future__ import annotations
 
@@ -225,7 +228,7 @@ class MemoryFleet:
     def reported_metric(self, vm: Vm) -> str | None:
         """Return what the last `report_metric` wrote."""
         with self._lock:
-            return self._metrics.get(vm.instance_id)
+            return self._metrics.get(vm.instance_id) if self._current(vm) else None
 
     def report_metric(self, name: str, text: str) -> None:
         """Let the VM's agent write a guest attribute."""

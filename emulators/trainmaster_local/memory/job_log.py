@@ -1,4 +1,4 @@
-"""The JobLog port in memory."""
+"""The JobLog port in memory, for tests and a stack without emulators."""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     metric = TrialMetric(identity, work, summary_metric)
     if metric.is_reported:
         inbox.start_thread(
-            MetricReport(metric, lambda: run_state.last_started, metadata, console).run
+            MetricReport(
+                metric, lambda: run_state.last_started, metadata, console, config.tenure
+            ).run
         )
     setup = Setup(
         identity,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final
 
 from trainmaster.cli.output import complain
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, public_id
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import JOB, MISSING_LABEL, TRIAL, ReadPage
@@ -58,6 +61,24 @@ def count_missing(page: ReadPage, job: Job) -> Sequence[str]:
         f"{least}{_lines(count)} of {task} {'is' if count == 1 else 'are'} not in the log: {where}."
         for task, count in sorted(counts.items())
     ]
+
+
+def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
+    """Return a sentence for each replica whose log was refused when its last exit was published: no
+    entry of the log may say so.
+    """
+    last: dict[ReplicaId, ReplicaExited] = {}
+    for entry in entries:
+        if isinstance(entry.event, ReplicaExited):
+            last[entry.event.subject.replica_id] = entry.event
+    return [_unlogged(event) for _, event in sorted(last.items()) if event.unlogged_lines]
+
+
+def _unlogged(event: ReplicaExited) -> str:
+    return (
+        f"When {event.subject.replica_id.words} exited, Cloud Logging refused the last"
+        f" {_lines(event.unlogged_lines)} of its log: {event.log_problem}."
+    )
 
 
 def _lines(count: int) -> str:

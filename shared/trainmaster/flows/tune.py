@@ -28,7 +28,9 @@ from trainmaster.core.events import (
     TrialUnpromising,
     TuningEnded,
 )
+from trainmaster.core.model.fit import trials_of
 from trainmaster.core.model.job import Job, JobState, tuning_of
+from trainmaster.core.model.machine_set import ReleaseCause
 from trainmaster.core.model.tuning import Trial, TrialState, trial_id
 from trainmaster.core.reconcile.trial_jobs import trial_job
 from trainmaster.core.rules.tuning import final_decision, trials_to_begin
@@ -36,6 +38,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import TuneRequest, encode_tune
@@ -71,6 +74,7 @@ def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> No
         for trial in tuning_of(tuning_job).live:
             _reconcile_trial(trial, tuning_job, deps)
         if not _advance(_load_job(job_id, deps), suggester, deps):
+            _release_machines(_load_job(job_id, deps), deps)
             if pending_keys and tuning_job.deleted_at is not None:
                 _delete_trials(tuning_job, deps)
                 expire_history(tuning_job, deps.store)
@@ -109,6 +113,16 @@ def _advance(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> bool:
         if not trials_to_begin(tuning_job):
             break
     return new_trials > 0
+
+
+def _release_machines(tuning_job: Job, deps: CreationDeps) -> None:
+    """Release the machines that trials of a tuning job have kept for a next one, once it has
+    ended. What is missed here is released at its deadline.
+    """
+    if tuning_job.state.is_terminal and tuning_job.plan.keep_s:
+        for kept in deps.store.kept_machines():
+            if trials_of(kept.machine_set) == tuning_job.job_id:
+                kept_machines.release(kept.machine_set, ReleaseCause.TUNING_ENDED, deps)
 
 
 def _delete_trials(tuning_job: Job, deps: CreationDeps) -> None:

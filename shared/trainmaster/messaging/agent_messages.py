@@ -44,6 +44,9 @@ from trainmaster.messaging.decoding import MessageModel, decode_json
 TAIL_LENGTH_MAX: Final = 4096
 """Characters of the end of the program's output."""
 STDERR_LINE_LENGTH_MAX: Final = 256
+LOG_PROBLEM_LENGTH_MAX: Final = 200
+LINES_MAX: Final = 2**53
+"""More lines than any program prints, and exact in JSON."""
 STEP_MAX: Final = 2**53
 """Largest training step of a metric, as in the agent.
 
@@ -275,6 +278,8 @@ class ExitModel(MessageModel):
     stderr_line: str = ""
     progress: ProgressModel | None = None
     left_nothing: bool = False
+    unlogged_lines: Annotated[int, Field(strict=False, ge=0, le=LINES_MAX)] = 0
+    log_problem: str = ""
 
     @field_validator("metric", "progress", mode="wrap")
     @classmethod
@@ -317,6 +322,8 @@ class ExitModel(MessageModel):
             stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
             progress=self.progress.last_progress() if self.progress else None,
             left_nothing=self.left_nothing,
+            unlogged_lines=self.unlogged_lines,
+            log_problem=_in_one_line(self.log_problem)[:LOG_PROBLEM_LENGTH_MAX],
         )
 
 

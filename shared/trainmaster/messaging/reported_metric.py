@@ -3,7 +3,7 @@ docs/interfaces.md, section 3.
 
     {"attempt": 1, "measurements": [[100, 0.71], [200, 0.83]]}
 
-Each measurement is a step and a value, in the program's order.
+`tenure` is added if it is above 1. Each measurement is a step and a value, in the program's order.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ Value = Annotated[float, Field(allow_inf_nan=False)]
 
 class ReportedMetricModel(MessageModel):
     attempt: Count
+    tenure: Count = 1
     measurements: list[tuple[Step, Value]]
 
 
@@ -38,6 +39,8 @@ class ReportedMetric:
 
     attempt: int
     """Attempt of the trial's job."""
+    tenure: int
+    """The tenure in which it was written: the VM may have had an earlier trial."""
     measurements: tuple[Measurement, ...]
 
 
@@ -51,5 +54,5 @@ def decode_reported_metric(text: str) -> ReportedMetric | None:
         return None
     latest = reported.measurements[-MEASUREMENTS_MAX:]
     return ReportedMetric(
-        reported.attempt, tuple(Measurement(value, step) for step, value in latest)
+        reported.attempt, reported.tenure, tuple(Measurement(value, step) for step, value in latest)
     )

@@ -1,4 +1,8 @@
-"""Stored state: jobs, replicas, ledgers, and facts about all jobs together."""
+"""Stored state: jobs, replicas, ledgers, and facts about all jobs together.
+
+Adapters are in `gcp.firestore` and, for tests and the simulator, in `trainmaster_local.memory`; one
+contract test holds both to these docstrings.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from trainmaster.ports.store_values import (
 )
 
 COMMIT_MAX: Final = timedelta(minutes=2)
-"""Longest time that is assumed between the report of a loss and its commit."""
+"""Longest time that is assumed between the report of a VM's loss and its commit."""
 LIVE_PAGE: Final = 500
 """Live jobs that are read at a time, so that the memory of a sweep does not grow with their number.
 """

@@ -1,4 +1,8 @@
-"""A row of the tables of errors: which errors mean what, and where their words come from."""
+"""A row of the tables of errors: which errors mean what, and where their words come from.
+
+The rules look up the last error of a program that failed there, to decide whether another start may
+help.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ class Row(NamedTuple):
     source: str
     """Where the words are from."""
     pattern: Pattern[str] | None = None
-    """Part of the message, or in `NAMES` of the type; None: the row is one of a type."""
+    """Part of the message, or, in the table `NAMES`, of the type; None: the types alone decide."""
     types: tuple[str, ...] = ()
     """Types, without their modules, to which the pattern is restricted; empty: any type."""
     is_of_accelerator: bool = False

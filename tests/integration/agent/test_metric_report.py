@@ -23,11 +23,13 @@ from .support.vm import NAME, Vm, agent_identity
 FIRST = IncarnationKey(1, 1)
 
 
-def a_report(cloud: Cloud, work: Path, key: IncarnationKey | None = FIRST) -> MetricReport:
+def a_report(
+    cloud: Cloud, work: Path, key: IncarnationKey | None = FIRST, tenure: int = 1
+) -> MetricReport:
     cloud.set("instance/id", "4711")
     identity = agent_identity(environment={"CLOUD_ML_HP_METRIC_TAG": TAG})
     metric = TrialMetric(identity, work, None)
-    return MetricReport(metric, lambda: key, MetadataServer(cloud.host), Console())
+    return MetricReport(metric, lambda: key, MetadataServer(cloud.host), Console(), tenure)
 
 
 def write_file(work: Path, *values: float, attempt: int = 1) -> None:
@@ -48,6 +50,14 @@ def test_measurements_are_written_with_their_attempt(cloud: Cloud, tmp_path: Pat
     write_file(tmp_path, 0.25, 0.5)
     a_report(cloud, tmp_path).write_new()
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[1, 0.25], [2, 0.5]]}
+
+
+def test_measurements_on_a_vm_of_an_earlier_trial_have_their_tenure(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    write_file(tmp_path, 0.25)
+    a_report(cloud, tmp_path, tenure=2).write_new()
+    assert read_metric(cloud) == {"attempt": 1, "tenure": 2, "measurements": [[1, 0.25]]}
 
 
 def test_nothing_new_is_not_written_again(cloud: Cloud, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.program.program import Program
-from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
-from trainmaster.agent.reporting.serial_console import Console, Stream, never
+from trainmaster.agent.reporting.publisher import PROBLEM_CHARS, Event, Outbox, Publisher
+from trainmaster.agent.reporting.serial_console import Console, Stream, Unlogged, never
 from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
@@ -27,6 +27,7 @@ class Copy:
     def __init__(self) -> None:
         self.lines: list[tuple[Stream, bytes]] = []
         self.steps: list[str] = []
+        self.lacks = Unlogged()
 
     def put(self, stream: Stream, lines: bytes) -> None:
         self.lines.append((stream, lines))
@@ -34,6 +35,9 @@ class Copy:
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
         assert not is_needless()
         self.steps.append(f"flushed within {timeout:g} s")
+
+    def unlogged(self) -> Unlogged:
+        return self.lacks
 
     def hurry(self) -> None:
         self.steps.append("hurried")
@@ -123,6 +127,25 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
         )
     assert outbox.flush(20)
     assert copy.steps == ["vm-ready", "flushed within 120 s", "replica-exit"]
+
+
+@pytest.mark.parametrize("problem", ["", "HTTP 403: PERMISSION_DENIED " + "x" * 999])
+def test_exit_has_the_lines_that_its_log_refuses(cloud: Cloud, serial: Path, problem: str) -> None:
+    console, copy = console_of(serial), Copy()
+    console.copy_to(copy)
+    copy.lacks = Unlogged(12, problem)
+    metadata = MetadataServer(cloud.host)
+    publisher = Publisher(GoogleApi(cloud.host, "", metadata), metadata, console)
+    outbox = Outbox(publisher, console, threading.Condition())
+    threading.Thread(target=outbox.run, daemon=True).start()
+    for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
+        key = IncarnationKey(1, 1)
+        outbox.put(Event(f"projects/p/topics/{topic}", key, {}, "a", lambda: None, is_final))
+    assert outbox.flush(20)
+    assert cloud.wait_for_message("vm-ready").body == {}
+    body = cloud.wait_for_message("replica-exit").body
+    refused = {"unlogged_lines": 12, "log_problem": problem[:PROBLEM_CHARS]}
+    assert body == (refused if problem else {})
 
 
 def test_flush_without_a_copy_does_nothing(serial: Path) -> None:

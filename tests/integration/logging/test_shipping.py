@@ -22,7 +22,7 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting import log_buffer
 from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, SENDERS, SHUT_DOWN
 from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, Line, LogBuffer
-from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.reporting.serial_console import Stream, Unlogged
 
 
 @pytest.fixture
@@ -364,6 +364,7 @@ def test_each_line_is_stored_or_counted_whatever_fails(
     cloud = Cloud(tmp_path_factory.mktemp("log"))
     shipper = Shipper(cloud, buffer=LogBuffer(lambda: START_NS, bytes_max))
     left = [*outcomes]
+    arrived: set[str] = set()
 
     def act(body: bytes) -> None:
         shipper.failures.append(act)
@@ -372,13 +373,15 @@ def test_each_line_is_stored_or_counted_whatever_fails(
             raise HttpError(503, "later")
         if outcome == "400":
             raise HttpError(400, "bad")
+        entries = json.loads(body)["entries"]
         if outcome == "lost reply":
             shipper.send(body)
+            arrived.update(entry["insertId"] for entry in entries)
             raise HttpError(0, "reset")
-        if outcome == "refuse":
-            request = json.loads(body)
-            request["entries"][-1]["severity"] = "no such severity"
-            shipper.send(json.dumps(request).encode())
+        # What Cloud Logging has stored it does not refuse later.
+        if outcome == "refuse" and entries[-1]["insertId"] not in arrived:
+            entries[-1]["severity"] = "no such severity"
+            shipper.send(json.dumps({**json.loads(body), "entries": entries}).encode())
 
     shipper.failures = [act]
     printed = 0
@@ -391,6 +394,26 @@ def test_each_line_is_stored_or_counted_whatever_fails(
     stored, missing = account(cloud.read())
     cloud.entries.close()
     assert stored + missing == printed
+    assert shipper.log.unlogged() == Unlogged()
+
+
+@pytest.mark.parametrize("status", [403, 400, 503])
+def test_lines_are_counted_outside_the_log_while_it_refuses_everything(
+    shipper: Shipper, status: int
+) -> None:
+    def refuse(body: bytes) -> None:
+        shipper.failures.append(refuse)
+        raise HttpError(status, "no")
+
+    shipper.failures = [refuse]
+    shipper.print("".join(f"line {number}\n" for number in range(1_500)))
+    for _ in range(3):
+        shipper.log.flush(20)
+    assert shipper.log.unlogged() == Unlogged(1_500, f"HTTP {status}: no")
+    shipper.failures.clear()
+    shipper.log.flush(20)
+    assert shipper.log.unlogged() == Unlogged()
+    assert sum(account(shipper.cloud.read())) == 1_500
 
 
 def test_flush_waits_neither_for_an_outage_nor_for_a_full_batch(cloud: Cloud) -> None:

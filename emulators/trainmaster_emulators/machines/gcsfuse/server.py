@@ -1,4 +1,8 @@
-"""The program gcsfuse: mounts, and hands the kernel's requests to `files`, until it is unmounted.
+"""The program `gcsfuse` of emulated VMs, which stands for Google's: the agent starts it with the
+same options, so that programs find the emulated Cloud Storage as files below `/gcs`.
+
+It mounts a FUSE file system and hands the kernel's requests to `files`, until it is unmounted.
+Numbers without another source are those of linux/fuse.h.
 
 Usage: gcsfuse [OPTION]… MOUNT_POINT
 """
@@ -21,14 +25,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import trainmaster
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
 from trainmaster_emulators.machines.gcsfuse.files import Files
 
 MACHINES: Final = Path(__file__).parents[1]
+"""Folder of `vm_init`, which gives a VM its namespaces."""
 THREADS: Final = 8
 INIT: Final = 26
-NO_REPLY: Final = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
+"""Opcode of the first request."""
+NO_REPLY: Final = {2, 36, 42}  # opcodes: FORGET, INTERRUPT, BATCH_FORGET
 WRITE_BYTES_MAX: Final = 1 << 20
 FLAGS: Final = 1 << 3 | 1 << 5 | 1 << 22
 """ATOMIC_O_TRUNC, BIG_WRITES, MAX_PAGES."""
@@ -53,9 +58,10 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 def gcsfuse_program() -> bytes:
     """Return an executable that starts this program with the interpreter of the stack."""
-    # Without `site`, the interpreter finds neither distribution of a checkout.
-    packages = dict.fromkeys([str(MACHINES.parents[1]), str(Path(trainmaster.__file__).parents[1])])
-    start = f"import sys; sys.path[:0] = {[*packages]!r}; from {__name__} import main; main()"
+    start = (
+        f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import"
+        " main; main()"
+    )
     command = shlex.join([sys.executable, "-I", "-S", "-c", start])
     return f'#!/bin/sh\nexec {command} "$@"\n'.encode()
 

@@ -1,4 +1,8 @@
-"""Draws scenarios: small jobs of every kind, under one fault profile."""
+"""Draws scenarios of the simulator: small jobs of every kind, under one fault profile.
+
+All is drawn from the generator of the history, so that a seed gives the same scenario again. A
+variant is a kind of job, which `training_job` describes.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,18 @@ PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
 """The package of every job. The simulated bucket contains it."""
 JOB_ID: Final = "sim_1"
 VARIANTS: Final = 7
+"""Variants below this number are drawn under most profiles."""
 PARTIAL_VARIANTS: Final = (7, 8)
 """Variants of jobs that may start before all of their VMs exist."""
+# Values that are drawn with equal chances
 WORKERS: Final = (0, 1, 1, 1, 2, 3)
+"""Workers besides the master."""
 STORM_WORKERS: Final = (2, 4, 7, 11)
+"""The same under profiles that need larger gangs."""
 SYNCHRONOUS_SHARE: Final = 0.75
+"""Share of the jobs whose programs train together."""
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
+"""Jobs that compete for the limits."""
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
 
@@ -156,23 +166,23 @@ def training_job(
     }
     if keep_s is not None:
         extension["keepMachines"] = f"{keep_s}s"
-    match variant:
+    match variant:  # 0 and 6: none of these
         case 1:
             training.pop("scheduling")
         case 2:
             training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
             training |= {"evaluatorType": "n1-standard-4", "evaluatorCount": 1}
-        case 7:
-            training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
-            extension["gang"] = False
-        case 8:
-            extension |= {"gang": False, "independentReplicas": True}
         case 3:
             extension["spot"] = {"use": "workers", "onDemandAfter": 2}
         case 4:
             extension["disableRetries"] = True
         case 5:
             extension["restartJobOnWorkerRestart"] = True
+        case 7:
+            training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+            extension["gang"] = False
+        case 8:
+            extension |= {"gang": False, "independentReplicas": True}
     return _accept({"jobId": job_id, "trainingInput": training, "trainmaster": extension})
 
 

@@ -32,12 +32,16 @@ class MetricReport:
         running: Callable[[], IncarnationKey | None],
         metadata: MetadataServer,
         console: Console,
+        tenure: int = 1,
     ) -> None:
-        """`running`: returns the incarnation that was started last; called in another thread."""
+        """`running`: returns the incarnation that was started last; called in another thread.
+        `tenure`: that of the job. An earlier trial may have written the attribute of this VM.
+        """
         self._metric = metric
         self._running = running
         self._metadata = metadata
         self._console = console
+        self._tenure = {"tenure": tenure} if tenure > 1 else {}
         self._written = ""
         self._has_failed = False
 
@@ -61,7 +65,8 @@ class MetricReport:
         if not measurements:
             return
         points = [[measurement.step, measurement.value] for measurement in measurements]
-        text = json.dumps({"attempt": key.attempt, "measurements": points}, separators=(",", ":"))
+        report = {"attempt": key.attempt, **self._tenure, "measurements": points}
+        text = json.dumps(report, separators=(",", ":"))
         if text == self._written:
             return
         try:

@@ -5,9 +5,10 @@
             ├──► gcsfuse                     marked as such
             └──► commands of the agent       in the agent's session
 
-The agent is a subreaper: the kernel makes it the parent of each descendant that loses its own. A
-process may change its session and its environment, but not that. What an earlier agent's programs
-have left is found by its mark only (`process_table`).
+The agent ends all of it before the next program starts. It is a subreaper: the kernel makes it the
+parent of each descendant that loses its own. A process may change its session and its environment,
+but it cannot escape this adoption. What an earlier agent's programs have left is found by its mark
+only, a variable in its environment (`process_table`).
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from trainmaster.agent.workspace import Family
 PR_SET_CHILD_SUBREAPER = 36
 """Source: linux/prctl.h."""
 REAP_S = 2.0
+"""Time between two looks for adopted processes that have ended."""
 GCSFUSE = "gcsfuse"
 """Folder in the agent's one whose path marks gcsfuse, which does not end with a program."""
 
 
 class Descendants:
-    """May be used from any thread."""
+    """The agent's family by descent. May be used from any thread."""
 
     def __init__(self, work: Path) -> None:
         """Become the parent of all descendants that lose theirs. Raises OSError."""

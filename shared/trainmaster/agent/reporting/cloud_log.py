@@ -30,7 +30,7 @@ from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.reporting.log_buffer import Batch, Line, LogBuffer, LostLines
 from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
-from trainmaster.agent.reporting.serial_console import Stream, never
+from trainmaster.agent.reporting.serial_console import Stream, Unlogged, never
 
 SENDERS = 4
 """Threads, and so requests at a time while there is a backlog."""
@@ -155,6 +155,10 @@ class CloudLog:
         """Whether a sender waits for more lines of a batch."""
         self._sent: dict[int, int] = {}
         """Batches that are being sent: number → time of the oldest line."""
+        self._sending = 0
+        """Lines of these batches, and those that they report as lost."""
+        self._problem = ""
+        """Why the last try failed; empty: a batch was accepted since."""
         self._batches = 0  # taken so far
         self._flushing = 0  # calls of `flush` that wait
         self._flushes = 0  # calls of `flush` so far
@@ -199,6 +203,11 @@ class CloudLog:
                 changed.wait(min(deadline - now, POLL_S))
             self._flushing -= 1
 
+    def unlogged(self) -> Unlogged:
+        """Return how many lines Cloud Logging has accepted neither themselves nor in a count."""
+        with self._buffer.changed:
+            return Unlogged(self._buffer.waiting + self._sending, self._problem)
+
     def hurry(self) -> None:
         """Send the newest lines first from now on."""
         with self._buffer.changed:
@@ -233,6 +242,7 @@ class CloudLog:
                 self._deliver(batch, behind_ns)
             with changed:
                 del self._sent[number]
+                self._sending -= batch.count + batch.lost_count
                 changed.notify_all()
 
     @property
@@ -260,6 +270,7 @@ class CloudLog:
             earlier.append(oldest_ns)
         self._batches += 1
         self._sent[self._batches] = first_ns
+        self._sending += batch.count + batch.lost_count
         return self._batches, min(earlier, default=None)
 
     def _deliver(self, batch: Batch, behind_ns: int | None) -> None:
@@ -303,6 +314,7 @@ class CloudLog:
             try:
                 self._write(entries)
             except HttpError as error:
+                self._problem = str(error)
                 is_refused = not error.transient and error.status not in RETRIED_STATUSES
                 if is_refused or refused_entries(error):
                     if not batch.lines:
@@ -319,6 +331,7 @@ class CloudLog:
                 self._wait_after_failure(flushes, wait)
             else:
                 self._accepted_at = time.monotonic()
+                self._problem = ""
                 return None
         raise AssertionError("backoffs never end")
 

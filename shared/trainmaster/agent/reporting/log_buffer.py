@@ -72,6 +72,10 @@ class Batch:
         """How many lines were printed; the pieces of a long line are one."""
         return sum(not line.is_continued for line in self.lines)
 
+    @property
+    def lost_count(self) -> int:
+        return sum(lost.count for lost in self.lost)
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -124,6 +128,11 @@ class LogBuffer:
     def is_empty(self) -> bool:
         """Whether there is nothing to send, neither lines nor a loss."""
         return not self._chunks and not self._lost
+
+    @property
+    def waiting(self) -> int:
+        """Lines that no batch has taken, and lost ones that no batch reports yet."""
+        return self._lines + sum(lost.count for lost in self._lost)
 
     @property
     def has_full_batch(self) -> bool:

@@ -11,7 +11,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -29,6 +29,10 @@ LOG_FLUSH_MAX_S = 120.0
 Only a program that printed faster than Cloud Logging accepts needs more than a moment.
 """
 RETRY_MAX_S = 30.0
+
+
+PROBLEM_CHARS = 200
+"""Of the reason why Cloud Logging does not accept the log."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,23 @@ class Outbox:
                 if self._is_dropped(head):
                     continue
             try:
-                self._publisher.publish(head)
+                self._publisher.publish(self._with_unlogged(head))
             except HttpError as error:
                 self._wait_after_failure(head, error, next(waits))
             else:
                 waits = backoffs(RETRY_MAX_S)
                 self._on_accepted(head)
+
+    def _with_unlogged(self, event: Event) -> Event:
+        """Add to an exit how many lines its log refuses, which that log may never show.
+
+        Lines that are only late arrive after the exit, or are counted in the log.
+        """
+        unlogged = self._console.unlogged()
+        if not event.is_final or not (unlogged.lines and unlogged.problem):
+            return event
+        more = {"unlogged_lines": unlogged.lines, "log_problem": unlogged.problem[:PROBLEM_CHARS]}
+        return replace(event, body={**event.body, **more})
 
     def _wait_after_failure(self, head: Event, error: HttpError, wait_s: float) -> None:
         self._console.log(
@@ -209,7 +224,7 @@ class Outbox:
         if latest is None:
             return
         try:
-            self._publisher.publish(latest)
+            self._publisher.publish(self._with_unlogged(latest))
         except HttpError as error:
             self._console.log(f"Repeating an event to {latest.topic} failed ({error}).")
 

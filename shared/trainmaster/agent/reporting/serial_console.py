@@ -9,11 +9,19 @@ import os
 import threading
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 def never() -> bool:
     return False
+
+
+class Unlogged(NamedTuple):
+    """Lines that are not in the copy, and that it does not count as missing."""
+
+    lines: int = 0
+    problem: str = ""
+    """Why the service does not accept them; empty: it is only slow."""
 
 
 class LogSink(Protocol):
@@ -34,6 +42,9 @@ class LogSink(Protocol):
 
         May be called from any thread, as may the next two.
         """
+
+    def unlogged(self) -> Unlogged:
+        """Return what is not delivered now. May be called from any thread."""
 
     def hurry(self) -> None:
         """Deliver the newest lines first from now on: there may be no time for all of them."""
@@ -88,6 +99,10 @@ class Console:
         """Wait at most `timeout` seconds until the copy is complete, or `is_needless`."""
         if self._sink is not None:
             self._sink.flush(timeout, is_needless)
+
+    def unlogged(self) -> Unlogged:
+        """Return what the copy lacks now."""
+        return Unlogged() if self._sink is None else self._sink.unlogged()
 
     def hurry(self) -> None:
         """Copy the newest lines first from now on."""

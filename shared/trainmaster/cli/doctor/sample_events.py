@@ -48,6 +48,8 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
         "stderr_line": "ValueError: bad shape",
         "progress": {"share": 0.5, "step": 10, "steps": 20, "not_finite": ["loss"]},
         "left_nothing": True,
+        "unlogged_lines": 3,
+        "log_problem": "HTTP 403: PERMISSION_DENIED",
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final
 
 from trainmaster.console.chart_axis import TimeAxis
@@ -167,8 +168,8 @@ def time_range(
     if hours:
         start = max(start, end - timedelta(hours=int(hours)))
     periods = (end - start).total_seconds() / PERIODS_MAX / PERIOD_S_MIN
-    period_s = max(PERIOD_S_MIN * int(-(-periods // 1)), period_s)
-    end_s = -(-end.timestamp() // period_s) * period_s
+    period_s = max(PERIOD_S_MIN * ceil(periods), period_s)
+    end_s = ceil(end.timestamp() / period_s) * period_s
     end = datetime.fromtimestamp(end_s if end_s <= now.timestamp() else end_s - period_s, UTC)
     return min(start, end - timedelta(seconds=period_s)), end, period_s
 

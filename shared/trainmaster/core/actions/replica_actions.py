@@ -1,5 +1,9 @@
 """Actions on one replica, which is named by the key of its document, and the limits that actions
 are charged to.
+
+A rule decides on an action, and `core.transitions` applies it. An incarnation is one execution of
+the replica's program. A member is a replica of a synchronous job, and a round one common run of all
+members.
 """
 
 from __future__ import annotations

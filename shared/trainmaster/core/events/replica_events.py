@@ -151,6 +151,12 @@ class ReplicaExited(_ReplicaEvent):
     """
     left_nothing: bool = False
     """Whether the primary's program exited 0 with nothing below the job's `jobDir`."""
+    unlogged_lines: int = 0
+    """Lines that Cloud Logging had accepted neither themselves nor in a count when the exit was
+    published.
+    """
+    log_problem: str = ""
+    """Why it did not accept them; empty: it did."""
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property

@@ -6,11 +6,16 @@ from typing import Final
 
 from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.machine_set import FitItem
+from trainmaster.core.model.machine_set import FitItem, MachineSet
 from trainmaster.core.model.owner import owner
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import Reserved
 
+TUNING_JOB: Final = "the tuning job"
+"""Name of the item that only trials of one tuning job have in common."""
+RESOURCE: Final = "the persistent resource"
+"""Name of the item with the `persistentResourceId` of the jobs."""
+NO_RESOURCE: Final = "none"
 ROLE: Final = "the machine of each "
 """How the names of the items of roles begin. Roles that only one of two jobs has do not matter."""
 
@@ -25,12 +30,32 @@ def fit_of(job: Job) -> tuple[FitItem, ...]:
     return (
         FitItem("the submitter", owner(job).words),
         FitItem("the service account", access.service_account or "the default"),
+        FitItem(TUNING_JOB, job.trial_of.job_id if job.trial_of else "none"),
+        FitItem(RESOURCE, plan.persistent_resource or NO_RESOURCE),
         FitItem("the network", access.network or "the default"),
         FitItem("the encryption key", access.kms_key or "Google's"),
         FitItem("the runtime", plan.image.runtime),
         FitItem("the boot image", plan.image.source),
         *(FitItem(f"{ROLE}{group.task_type}", _machine_words(group)) for group in plan.groups),
     )
+
+
+def may_share(job: Job) -> bool:
+    """Whether other jobs may have its machines: those of the same known submitter, or other trials
+    of the same tuning job.
+    """
+    return bool(owner(job).user) or job.trial_of is not None
+
+
+def trials_of(machines: MachineSet) -> str:
+    """Return the tuning job whose trials hold the machines, one after another; "none": none."""
+    return next(item.value for item in machines.fit if item.name == TUNING_JOB)
+
+
+def resource_of(machines: MachineSet) -> str | None:
+    """Return the `persistentResourceId` that the machines are kept for; None: there is none."""
+    value = next((item.value for item in machines.fit if item.name == RESOURCE), NO_RESOURCE)
+    return None if value == NO_RESOURCE else value
 
 
 def _machine_words(group: TaskGroup) -> str:

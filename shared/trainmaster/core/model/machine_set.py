@@ -20,6 +20,8 @@ from typing import Final
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId
 
+TRIAL_KEEP_S_MAX: Final = 120
+"""Longest time for which a trial's machines are kept: the next trial begins within seconds."""
 KEEP_S_MAX: Final = 3600
 """Longest time for which machines are kept. Source: `KeepAlivePeriodInSeconds` of SageMaker."""
 
@@ -38,6 +40,7 @@ class ReleaseCause(StrEnum):
     DEADLINE = "deadline"  # nobody took them in time
     USER = "user"  # a user released them, or deleted the holder
     CAPACITY = "capacity"  # another job needs what they use
+    TUNING_ENDED = "tuning_ended"  # no trial is left that may take them
     GONE = "gone"  # none of them is left
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import ceil
 from typing import TypeGuard, TypeVar
 
 from trainmaster.core.model.job import Job, State
@@ -107,8 +108,10 @@ def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ..
 
     The next follow after `minutes`.
     """
-    parts = -(-len(items) // HEARTBEATS_READ_MAX)
-    return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
+    if not items:
+        return ()
+    parts = ceil(len(items) / HEARTBEATS_READ_MAX)
+    return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts])
 
 
 def jobs_to_read(missing: Mapping[str, int], now: datetime) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from trainmaster.core.model.job import Job, JobState, tuning_of
+from trainmaster.core.model.machine_set import TRIAL_KEEP_S_MAX
 from trainmaster.core.model.plan import Plan, Program
 from trainmaster.core.model.tuning import (
     TRIALS_MAX,
@@ -73,12 +74,13 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
     """Return the plan with the trial's arguments and directory.
 
     maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the
-    trials. Each of them may cost its part of maxCost.
+    trials. Each of them may cost its part of maxCost. Their machines are kept for the next trial.
     """
     cap = plan.limits.cap
     if cap is not None:
         cap = replace(cap, limit=cap.limit.share(trials))
     directory = _subdirectory(plan.origin.output_directory, number)
+    keep_s = None if plan.keep_s is None else min(plan.keep_s, TRIAL_KEEP_S_MAX)
     return replace(
         plan,
         program=_trial_program(plan.program, number, assigned),
@@ -92,6 +94,7 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
         ),
         origin=replace(plan.origin, output_directory=directory),
         limits=replace(plan.limits, max_wait_s=None, cap=cap),
+        keep_s=keep_s,
     )
 
 

@@ -24,6 +24,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import Final
 
 from trainmaster.core.machines.gpus import GPUS as GPU_TYPES
@@ -136,7 +137,7 @@ def needs_of_groups(groups: Iterable[TaskGroup]) -> Counter[str]:
 def limit_problem(plan: Plan, limits: Limits) -> str | None:
     """Return why a job could never be admitted, in the service's words; None if it could."""
     needs = resource_needs(plan)
-    needs[RUN_HOURS] = -(-plan.limits.max_running_s // HOUR_S)
+    needs[RUN_HOURS] = ceil(plan.limits.max_running_s / HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
             request = f"{amount_words(needs[resource])} {resource}"

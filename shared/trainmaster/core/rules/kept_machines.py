@@ -19,10 +19,9 @@ from typing import Final, assert_never
 from trainmaster.core.actions import CancelJob, FailJob, ReleaseMachines, SucceedJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import MachinesReleased
-from trainmaster.core.model.fit import ROLE, fit_of
+from trainmaster.core.model.fit import ROLE, fit_of, may_share
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
-from trainmaster.core.model.owner import owner
 from trainmaster.core.timeouts import CHAIN_S
 
 FAULTS: Final = (
@@ -38,9 +37,9 @@ FAULTS: Final = (
 def keeps_machines(job: Job, decision: Decision) -> bool:
     """Whether the machines of the job are kept after it has ended by this decision.
 
-    Nobody may take the machines of an unknown owner.
+    Nobody but another trial may take the machines of an unknown owner.
     """
-    if not job.plan.keep_s or not owner(job).user:
+    if not job.plan.keep_s or not may_share(job):
         return False
     match decision.action:
         case SucceedJob():
@@ -48,7 +47,7 @@ def keeps_machines(job: Job, decision: Decision) -> bool:
         case FailJob():
             return decision.action.replica is not None and decision.reason not in FAULTS
         case CancelJob():
-            return decision.reason is Reason.CANCELLED_BY_USER
+            return decision.reason in (Reason.CANCELLED_BY_USER, Reason.TRIAL_STOPPED)
         case _:
             return False
 
@@ -72,6 +71,8 @@ def _release_words(event: MachinesReleased) -> str:
             return f"Released by {event.by or 'a user'}"
         case ReleaseCause.CAPACITY:
             return f"{event.by or 'Another job'} needs what they use"
+        case ReleaseCause.TUNING_ENDED:
+            return "The tuning job has ended"
         case ReleaseCause.GONE:
             return "None of them is left"
         case _:
@@ -80,7 +81,7 @@ def _release_words(event: MachinesReleased) -> str:
 
 def candidate_in(machines: MachineSet, job: Job, now: datetime) -> int | str:
     """Return the candidate of the job that these machines fit; or why none does, in words."""
-    if not owner(job).user:
+    if not may_share(job):
         return "the submitter of this job is not known"
     longest = timedelta(seconds=job.plan.fuse_s - CHAIN_S)  # the longest that the job may run
     if now + longest > machines.fuse_at:

@@ -48,7 +48,7 @@ def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
         job = event.job
         if job.plan.is_synchronous and job.tuning is None:
             job = replace(job, round=Round(is_held=True, ordered_at=job.created_at))
-        if job.plan.keep_s is not None:
+        if job.plan.keep_s is not None and job.tuning is None:
             job = replace(job, machines=HeldMachines(job.job_id))
         return Decision(
             Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(job)

@@ -1,4 +1,10 @@
-"""How the document of a machine set changes: with the end of its holder, the take, the release."""
+"""How the document of a machine set changes: when its holder ends, when a next job takes it, and
+when it is released.
+
+A machine set are VMs that one job after another uses (`core.model.machine_set`). The holder is the
+job that has them now, and the tenure the number of that job among all holders. The VMs fit a job if
+they are as it would request them. The fuse is the time at which Compute Engine deletes them.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +76,7 @@ def _kept_vms(job: Job, replicas: Sequence[Replica]) -> list[KeptVm]:
 
 
 def _kept_groups(job: Job, vms: Sequence[KeptVm]) -> tuple[TaskGroup, ...]:
+    """Return the roles of the kept VMs, with their numbers and without programs."""
     counts = Counter(vm.replica_id.task_type for vm in vms)
     return tuple(
         replace(group, count=counts[group.task_type], program=None)
@@ -104,6 +111,7 @@ def taken_set(taken: Taken, job: Job, now: datetime) -> MachineSet:
 
 
 def _with_period(machines: MachineSet, now: datetime) -> tuple[KeptPeriod, ...]:
+    """Return the times in which the VMs were kept, with the one that ends now."""
     if not machines.is_kept:
         return machines.kept_periods
     ended_at = max(now, machines.ended_at)

@@ -68,20 +68,21 @@ def _read(
     primary = _primary_vm(trial_id(tuning_job_id, number), store)
     if primary is None:
         return
-    vm, attempt = primary
+    vm, tenure, attempt = primary
     try:
         text = fleet.reported_metric(vm)
     except TemporaryError as error:
         _log.info("the metric of %s is not read now: %s", vm.name, error)
         return
     metric = decode_reported_metric(text) if text else None
-    if metric is not None and metric.attempt == attempt and metric.measurements:
+    is_of_trial = metric is not None and (metric.tenure, metric.attempt) == (tenure, attempt)
+    if metric is not None and is_of_trial and metric.measurements:
         reports[number] = TrialReport(number, metric.measurements)
 
 
-def _primary_vm(job_id: str, store: States) -> tuple[Vm, int] | None:
-    """Return the VM of the trial's primary and its attempt; None if its program is not running on a
-    VM.
+def _primary_vm(job_id: str, store: States) -> tuple[Vm, int, int] | None:
+    """Return the VM of the trial's primary, its tenure and its attempt; None if its program is not
+    running on a VM.
 
     The VM is not listed: its name, zone and id are stored, and no other field is needed to read
     from it.
@@ -96,7 +97,7 @@ def _primary_vm(job_id: str, store: States) -> tuple[Vm, int] | None:
     if replica is None or replica.state is not ReplicaState.RUNNING or replica.instance_id is None:
         return None
     vm = Vm(
-        vm_name(job_id, primary),
+        vm_name(job.set_id, primary),
         job.zone,
         replica.instance_id,
         VmStatus.RUNNING,
@@ -106,4 +107,4 @@ def _primary_vm(job_id: str, store: States) -> tuple[Vm, int] | None:
         fingerprint="",
         is_tpu=job.plan.group(primary.task_type).tpu is not None,
     )
-    return vm, job.attempt
+    return vm, job.tenure, job.attempt

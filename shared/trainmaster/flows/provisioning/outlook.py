@@ -1,5 +1,9 @@
-"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass
-begins, with Google's advice.
+"""What all jobs know together about capacity: noted with each request for VMs, and read when a job
+begins a pass, which requests its VMs from one candidate after the other.
+
+A candidate is a zone of the job, or of one of the alternatives that its job file lists. Its
+prospect is the chance that the VMs can be created there, by the latest outcomes and by Google's
+advice.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
     """Return the prospect of each candidate of the job; empty if it has only one, or no VMs of its
     own.
 
-    One read per zone, decisive role and kind of VM.
+    Roles with accelerators decide, if there are any. It costs one read per zone, such role and kind
+    of VM.
     """
     if len(job.plan.where.zones) == 1 or job.tuning is not None:
         return ()

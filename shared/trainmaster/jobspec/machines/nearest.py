@@ -1,4 +1,4 @@
-"""What a machine type that no job can have was probably meant to be.
+"""What a machine type that no job can have was probably meant to be, for the error message.
 
 Nearest in shape counts, not in letters: `c4a-standard-4` has four vCPUs and no GPU.
 """
@@ -28,6 +28,7 @@ from trainmaster.jobspec.machines.selection import (
 SMALLEST: Final = "n1-standard-4"
 SUGGESTIONS_MAX: Final = 3
 _SIMILAR: Final = 0.6
+"""Least likeness of two names, of `difflib`."""
 _GPUS_MAX: Final = 16
 _SERIES: Final = ("n2", "n2d", "n4", "n4d", "c4", "c4d", "t2d")
 _SIZES_OF_SERIES: Final = (2, 4, 8, 16, 32, 48)
