@@ -161,7 +161,7 @@ class ReplicaExited(_ReplicaEvent):
     published.
     """
     log_problem: str = ""
-    """Why it did not accept them; empty: it was only slow."""
+    """Why it did not accept them; empty: it did."""
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
