@@ -188,8 +188,23 @@ DOCUMENTS: Final = [
     pytest.param(
         "job.yaml",
         custom_job(pool(acceleratorType="NVIDIA_TESLA_L4", acceleratorCount=1)),
-        ["did you mean NVIDIA_L4?"],
+        [
+            'has no value "NVIDIA_TESLA_L4"; did you mean NVIDIA_L4?',
+            'Example: acceleratorType: "NVIDIA_L4"',
+        ],
         id="another name of a GPU: was answered with 22 names",
+    ),
+    pytest.param(
+        "job.yaml",
+        job(scaleTier="BASIC_GPUS"),
+        ['has no value "BASIC_GPUS"; did you mean BASIC_GPU?'],
+        id="a misspelled tier: was answered with all names",
+    ),
+    pytest.param(
+        "job.yaml",
+        job(scaleTier="HUGE"),
+        ["must be one of BASIC, ", 'not "HUGE"'],
+        id="a tier like none: is answered with all names",
     ),
     pytest.param(
         "job.yaml",

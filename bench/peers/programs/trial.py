@@ -1,4 +1,6 @@
-"""One trial of a study: it takes a second, and its accuracy is a function of its rate."""
+"""The benchmark's program for a search of hyperparameters: one trial, which takes a second. Its
+accuracy is a function of its rate.
+"""
 
 import argparse
 import json

@@ -1,4 +1,7 @@
-"""Types of the fields of a job whose text or number has a form of its own."""
+"""Types of the fields of Cloud Scheduler's job resource whose text or number has a form of its own.
+
+The emulator's models use them, so that a wrong value gets an error that names its field.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,11 @@ class FaultClient:
             return call(self._host, method, path, body, timeout_s=TIMEOUT_S)
         except CallError as error:
             if error.status == http.HTTPStatus.NOT_FOUND:
-                raise StackError(f"there is no {resource}") from error
+                raise StackError(f"there is no {resource}{_why_missing(resource)}") from error
             raise StackError(f"{resource}: {error}") from error
         except OSError as error:
             raise StackError(f"the Compute emulator does not respond: {error}") from error
+
+
+def _why_missing(resource: str) -> str:
+    return "; its job may have ended, or wait for it" if "VM" in resource else ""

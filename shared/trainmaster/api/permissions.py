@@ -18,11 +18,14 @@ def vertex_permissions(collection: str) -> tuple[str, ...]:
     return tuple(f"aiplatform.{collection}.{verb}" for verb in VERBS)
 
 
+KEPT_MACHINES: Final = "aiplatform.persistentResources"
+"""Prefix of the permissions for machines that are kept."""
 CREATE, GET, LIST, CANCEL, DELETE = vertex_permissions("customJobs")
 PROJECT: Final = "resourcemanager.projects.get"
 REQUIRED_PERMISSIONS: Final = (
     PROJECT,
     *chain.from_iterable(map(vertex_permissions, COLLECTIONS)),
+    *(f"{KEPT_MACHINES}.{verb}" for verb in VERBS if verb != "cancel"),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},

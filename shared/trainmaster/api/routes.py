@@ -12,10 +12,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.api import jobs, projects, submissions
+from trainmaster.api import jobs, persistent_resources, projects, submissions
 from trainmaster.api.custom_jobs import CUSTOM_JOBS
 from trainmaster.api.errors import Json
-from trainmaster.api.permissions import CANCEL, CREATE, GET, LIST, PROJECT, vertex_permissions
+from trainmaster.api.permissions import (
+    CANCEL,
+    CREATE,
+    GET,
+    KEPT_MACHINES,
+    LIST,
+    PROJECT,
+    vertex_permissions,
+)
 from trainmaster.api.request import Call, Service
 from trainmaster.api.training_pipelines import TRAINING_PIPELINES
 from trainmaster.api.tuning_jobs import TUNING_JOBS
@@ -60,6 +68,9 @@ _PROJECT: Final = "/v1/projects/{project}"
 _JOB: Final = f"{_PROJECT}/jobs/{{job}}"
 _LOCATION: Final = f"{_PROJECT}/locations/{{location}}"
 
+_RESOURCES: Final = f"{_LOCATION}/persistentResources"
+_RESOURCE: Final = f"{_RESOURCES}/{{resource}}"
+
 
 def _vertex_routes(resource: VertexResource) -> Iterator[Route]:
     address = f"{_LOCATION}/{resource.kind.collection}"
@@ -90,6 +101,10 @@ ROUTES: Final = (
     *_vertex_routes(CUSTOM_JOBS),
     *_vertex_routes(TUNING_JOBS),
     *_vertex_routes(TRAINING_PIPELINES),
+    Route("POST", _RESOURCES, f"{KEPT_MACHINES}.create", persistent_resources.create),
+    Route("GET", _RESOURCES, f"{KEPT_MACHINES}.list", persistent_resources.list_resources),
+    Route("GET", _RESOURCE, f"{KEPT_MACHINES}.get", persistent_resources.get),
+    Route("DELETE", _RESOURCE, f"{KEPT_MACHINES}.delete", persistent_resources.delete),
 )
 
 

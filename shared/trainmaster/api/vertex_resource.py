@@ -103,7 +103,7 @@ class VertexResource(ABC):
         # AI_PLATFORM is also the kind of a document that lacks what identifies one.
         if kind not in (self.kind, AI_PLATFORM):
             raise errors.invalid_argument(
-                self.message, f"is a {kind.title}: use {_parent(call)}/{kind.collection}"
+                self.message, f"is a {kind.title}: use {parent(call)}/{kind.collection}"
             )
         document = self.kind.wrapped(sent)
         for name in self.required:
@@ -157,16 +157,7 @@ class VertexResource(ABC):
             )
         # The ledger of a deleted job expires; this line stays as long as the log is kept.
         _log.info("%s deleted %s", by, job.job_id, extra={"job_id": job.job_id})
-        now = timestamp(service.now())
-        return {
-            "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",
-            "metadata": {
-                "@type": _METADATA,
-                "genericMetadata": {"createTime": now, "updateTime": now},
-            },
-            "done": True,
-            "response": {"@type": _EMPTY},
-        }
+        return completed_deletion(call, service)
 
     def find(self, call: Call, service: Service) -> Job:
         """Return the job that the path names. Raises ApiError if there is none."""
@@ -174,7 +165,7 @@ class VertexResource(ABC):
         job_id = f"{CUSTOM_JOB_PREFIX}{name}" if name.isdecimal() else name
         loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
         if loaded is None or not self._is_listed(loaded.state.job, call):
-            raise errors.not_found(f"{_parent(call)}/{self.kind.collection}/{name}")
+            raise errors.not_found(f"{parent(call)}/{self.kind.collection}/{name}")
         return loaded.state.job
 
     def view(self, job: Job, call: Call, service: Service) -> Json:
@@ -183,7 +174,7 @@ class VertexResource(ABC):
         Without a displayName in its document, its name is its id.
         """
         return {
-            "name": f"{_parent(call)}/{self.kind.collection}/{public_id(job.job_id)}",
+            "name": f"{parent(call)}/{self.kind.collection}/{public_id(job.job_id)}",
             "displayName": job.job_id,
             **self.specification(job),
             **_status(job, service),
@@ -194,6 +185,20 @@ class VertexResource(ABC):
         """Return whether the job is of this kind, in the location of the path, and not deleted."""
         is_vertex = job.plan.origin.dialect is Dialect.VERTEX and job.deleted_at is None
         return is_vertex and job.plan.where.region == call.params["location"] and self.includes(job)
+
+
+def completed_deletion(call: Call, service: Service) -> Json:
+    """Return the operation that has deleted what the call names."""
+    now = timestamp(service.now())
+    return {
+        "name": f"{parent(call)}/operations/{_number(call.idempotency_key)}",
+        "metadata": {
+            "@type": _METADATA,
+            "genericMetadata": {"createTime": now, "updateTime": now},
+        },
+        "done": True,
+        "response": {"@type": _EMPTY},
+    }
 
 
 def get_field(document: Mapping[str, object], name: str) -> object:
@@ -243,5 +248,6 @@ def _with_region(extension: object, region: str) -> object:
     return {**extension, "region": region} if isinstance(extension, Mapping) else extension
 
 
-def _parent(call: Call) -> str:
+def parent(call: Call) -> str:
+    """Return the name of the location that the call names."""
     return f"projects/{call.project}/locations/{call.params['location']}"

@@ -62,7 +62,7 @@ _ADVISE: Final = LazyCommand(
     is_local=True,
 )
 _COST: Final = LazyCommand(
-    "Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."
+    "Show what jobs cost at list prices, by user, job or label. Reads the ledger of each job."
 )
 
 SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand]]] = {
@@ -180,11 +180,18 @@ JOB_COMMANDS: Final = {
 
 HABITS: Final = {
     "abort": "cancel",
+    "accelerators": "machines",
     "apply": "submit",
     "attach": "logs --follow",
     "check": "submit --check",
+    "completion": "--install-completion",
+    "config": "init",
+    "cost-report": "cost",
     "create": "submit",
+    "dashboard": "console",
+    "debug": "why",
     "delete": "cancel",
+    "diagnose": "why",
     "down": "cancel",
     "events": "why",
     "exec": "ssh",
@@ -192,24 +199,62 @@ HABITS: Final = {
     "fleet": "machines",
     "get": "describe",
     "gpus": "machines",
+    "help": "--help",
+    "history": "list",
     "info": "describe",
+    "instances": "machines",
     "kill": "cancel",
     "launch": "submit",
+    "lint": "submit --check",
     "log": "logs",
+    "login": "init",
     "ls": "list",
     "metrics": "top",
+    "nvidia-smi": "top",
     "offer": "machines",
+    "price": "prices list",
     "ps": "list",
     "queue": "list",
+    "report": "cost",
+    "restart": "submit",
+    "resubmit": "submit",
+    "retry": "submit",
     "rm": "cancel",
     "run": "submit",
+    "sacct": "cost",
+    "salloc": "submit",
+    "sbatch": "submit",
+    "scancel": "cancel",
+    "shell": "ssh",
     "show": "describe",
     "show-gpus": "machines",
+    "sinfo": "machines",
     "spend": "cost",
+    "squeue": "list",
+    "srun": "submit",
     "start": "submit",
+    "stats": "top",
     "stop": "cancel",
     "stream-logs": "logs --follow",
     "submit": "submit",
     "tail": "logs --follow",
+    "ui": "console",
+    "usage": "cost",
+    "validate": "submit --check",
+    "version": "--version",
+    "web": "console",
 }
 """Words of gcloud, SkyPilot, dstack, kubectl and Slurm → the command that does this here."""
+
+FOREIGN_GROUPS: Final = (
+    "ai",
+    "ai-platform",
+    "custom-jobs",
+    "gcloud",
+    "hp-tuning-jobs",
+    "job",
+    "kubectl",
+    "sky",
+    "training-jobs",
+)
+"""Words of gcloud, SkyPilot and kubectl that stand before the word for what is done."""

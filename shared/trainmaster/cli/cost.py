@@ -28,6 +28,7 @@ from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.job_view import timestamp
 
 USER: Final = "user"
+JOB: Final = "job"
 
 
 @dataclass
@@ -47,7 +48,8 @@ class Sum:
 
 def cost(
     by: Annotated[
-        str, typer.Option(help="`user`, or the key of a label, such as `team`.", metavar="KEY")
+        str,
+        typer.Option(help="`user`, `job`, or the key of a label, such as `team`.", metavar="KEY"),
     ] = USER,
     limit: Annotated[
         int, typer.Option(min=1, max=1000, help="The newest jobs that are counted.")
@@ -58,10 +60,10 @@ def cost(
     label: ByLabel = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."""
+    """Show what jobs cost at list prices, by user, job or label. Reads the ledger of each job."""
     if not is_legal_job_label(by, ""):
         raise PermanentError(
-            f"--by: must be `user` or the key of a label, not {by!r}. Example: --by team"
+            f"--by: must be `user`, `job` or the key of a label, not {by!r}. Example: --by team"
         )
     only = job_filter(state, user, mine, label)
     store = open_store()
@@ -71,8 +73,8 @@ def cost(
     sums: defaultdict[str, Sum] = defaultdict(Sum)
     for job in jobs:
         labels = {label.key: label.value for label in job.labels}
-        value = owner(job).words if by == USER else labels.get(by, "-")
-        _add(job, store, sums[value])
+        of_job = {**labels, USER: owner(job).words, JOB: job.job_id}
+        _add(job, store, sums[of_job.get(by, "-")])
     rows = sorted(sums.items(), key=lambda item: (-item[1].amount, item[0]))
     print_result(
         form,
@@ -100,7 +102,11 @@ def cost(
             for name, row in rows
         ],
     )
-    if jobs and by != USER and not any(label.key == by for job in jobs for label in job.labels):
+    if (
+        jobs
+        and by not in (USER, JOB)
+        and not any(label.key == by for job in jobs for label in job.labels)
+    ):
         complain(f"None of these {len(jobs)} jobs has the label {by}.")
     if has_more:
         complain(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
 
 from trainmaster.cli.gcloud_flags import FLAGS, Flag
+from trainmaster.cli.option_habits import HintingSubmit
 
 _BOOLEANS: Final = {"true": True, "yes": True, "false": False, "no": False}
 """Source: arg_parsers.ArgBoolean."""
@@ -47,7 +47,7 @@ def _annotation(flag: Flag) -> Any:
     return Annotated[flag.type | None, option]
 
 
-class GcloudCommand(TyperCommand):
+class GcloudCommand(HintingSubmit):
     """Reads a command line as gcloud does.
 
     `--flag=true` is read, and arguments of the program are after `--` only. The types are those of

@@ -41,13 +41,20 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
 from trainmaster.ports.machine_sets import machine_set_of
-from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
+from trainmaster.presentation.comparison import (
+    chosen_ids,
+    facts,
+    shown_value,
+    side_by_side,
+    spec_differences,
+)
 from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, with_failing
 from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.progress import Progress, read_progress
 from trainmaster.presentation.quiet import Quiet, read_quiet, read_quiet_jobs, with_quiet
+from trainmaster.presentation.remedies import ending_of, headline
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
@@ -116,12 +123,14 @@ def list_jobs(
     now = datetime.now(UTC)
     failing = failing_jobs(store, jobs, now, complain)
     quiet = _quiet_jobs(jobs, now)
-    columns = ["job_id", "name", "status", "created", "user"]
-    rows = [
-        [job.job_id, display_name(job), _status(job), timestamp(job.created_at), owner(job).words]
-        for job in jobs
-    ]
-    if failing or quiet:  # otherwise the column would be empty
+    columns = ["job_id", "status", "created", "user"]
+    rows = [[job.job_id, _status(job), timestamp(job.created_at), owner(job).words] for job in jobs]
+    # Otherwise these columns would be empty.
+    if any(display_name(job) for job in jobs):
+        columns.insert(1, "name")
+        for job, row in zip(jobs, rows, strict=True):
+            row.insert(1, display_name(job))
+    if failing or quiet:
         columns.append(ATTENTION)
         for job, row in zip(jobs, rows, strict=True):
             notices = [failing[job.job_id].words] if job.job_id in failing else []
@@ -248,14 +257,10 @@ def compare(
         return
     for title, rows in (("", outcomes), ("spec", differences)):
         if rows:
-            cells = [[name, *map(_cell_of_comparison, values)] for name, values in rows.items()]
+            cells = [[name, *map(shown_value, values)] for name, values in rows.items()]
             print_table([title, *ids], cells)
     if not differences and len(jobs) > 1:
         say("The specs do not differ.")
-
-
-def _cell_of_comparison(value: str | None) -> str:
-    return value or "-"
 
 
 def _facts(store: Store, job: Job) -> dict[str, str]:
@@ -273,16 +278,20 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
     store = open_store()
     state = wait(job_id, store, progress=ProgressReader().words)
-    report = read_report(store.ledger(job_id))
+    ledger = store.ledger(job_id)
+    report = read_report(ledger)
     if form is Format.JSON:
         print_json(_view(state, report))
     else:
         end = f"{job_id}: {state.job.state}"
         if state.job.error_message:
-            end += f": {state.job.error_message}"
+            ending = ending_of(state.job, ledger)
+            end += f": {headline(state.job, ending)}"
         if state.job.notes:
             end += f", but: {'; '.join(state.job.notes)}"
         say(end)
+        if state.job.state is JobState.FAILED:
+            say(f"`trainmaster why {job_id}` explains it.")
         if report is not None and report.goodput.paid_s:
             say(final_sentence(report))
     raise typer.Exit(exit_status(state))

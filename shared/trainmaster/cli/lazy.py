@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import dropwhile
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from trainmaster.cli.local_distribution import PACKAGE, import_local
+from trainmaster.cli.option_habits import HintingCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class LazyCommand:
 
     def _command_class(self) -> type[TyperCommand]:
         if not self.reads_as_gcloud:
-            return TyperCommand
+            return HintingCommand
         from trainmaster.cli.gcloud_command import GcloudCommand
 
         return GcloudCommand
@@ -72,6 +74,8 @@ class LazyGroup(TyperGroup):
     """Heading → the commands below it. Without headings, all commands have one."""
     habits: ClassVar[Mapping[str, str]] = {}
     """Words of other tools → the command that is meant."""
+    foreign_groups: ClassVar[Iterable[str]] = ()
+    """Words of other tools that stand before such a word."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -88,11 +92,18 @@ class LazyGroup(TyperGroup):
         """Name the command that a word of another tool, or a mistyped word, means."""
         word = args[0]
         if word not in self.commands and not word.startswith("-"):
-            nearest = get_close_matches(word, self.commands, 1, 0.7)
-            meant = self.habits.get(word) or next(iter(nearest), "")
+            meant = self._meaning_of(args)
             hint = f" Did you mean `trainmaster {meant}`?" if meant else ""
             ctx.fail(f"No such command {word!r}.{hint}")
         return super().resolve_command(ctx, args)
+
+    def _meaning_of(self, words: Iterable[str]) -> str:
+        """Return the command that the words of another tool mean; empty: it is not known."""
+        beside_groups = dropwhile(lambda word: word in (*self.foreign_groups, "jobs"), words)
+        word = next(beside_groups, "list")
+        if word in self.habits or word in self.commands:
+            return self.habits.get(word, word)
+        return next(iter(get_close_matches(word, self.commands, 1, 0.7)), "")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands below their headings, each with its whole summary."""

@@ -15,7 +15,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from trainmaster.cli.command_table import COMMANDS, HABITS, SECTIONS
+from trainmaster.cli.command_table import COMMANDS, FOREIGN_GROUPS, HABITS, SECTIONS
 from trainmaster.cli.installation import settings_problems
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.output import complain, say
@@ -30,6 +30,7 @@ class Commands(LazyGroup):
     lazy = COMMANDS
     sections = SECTIONS
     habits = HABITS
+    foreign_groups = FOREIGN_GROUPS
 
 
 app = typer.Typer(

@@ -7,6 +7,8 @@ read, apply options ──► check here, all problems at once ──► upload 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -71,6 +73,8 @@ LOADS_PER_REJECTION_SCAN: Final = 3
 
 A search reads all rejections, so it is rarer.
 """
+_CREDENTIALS: Final = re.compile(r"//[^/@\s]+@")
+"""User and password in an address."""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -96,6 +100,8 @@ def submit(
     if project:
         use_installation(project)
     region = flags["region"] or known_variables().get(REGION)
+    if job and not (config or folder or package_path or packages):
+        _refuse_program(job, context.args)
     source = job or str(config or "")
     described = flags["display_name"] or (folder.resolve().name if folder else "")
     name: str | None = None
@@ -123,7 +129,7 @@ def submit(
         complain(
             f"each VM gets a copy of {folder}: {list_folder_files(folder).describe()};"
             " requirements.txt:"
-            f" {', '.join(read_requirements(folder)) or 'none'}"
+            f" {_CREDENTIALS.sub('//', ', '.join(read_requirements(folder))) or 'none'}"
         )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
@@ -142,6 +148,22 @@ def submit(
         _follow(job_id, store, form, stream_logs=stream_logs)
     _print_hints(job_id)
     _print_job(stored, form)
+
+
+def _refuse_program(job: str, command: Sequence[str]) -> None:
+    """Raise PermanentError for a folder or a Python file in place of a job file."""
+    path = Path(job)
+    if path.is_dir():
+        folder, program = path, shlex.join(command) or "COMMAND"
+    elif path.suffix == ".py":
+        folder, program = path.parent, shlex.join(["python", path.name, *command])
+    else:
+        return
+    kind = "a folder" if path.is_dir() else "a program"
+    raise PermanentError(
+        f"{job} is {kind}, and no job file: `trainmaster submit --folder {folder} -- {program}`"
+        " runs it"
+    )
 
 
 def read_job(

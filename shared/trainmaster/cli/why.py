@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -39,9 +40,11 @@ from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.quiet import read_quiet
-from trainmaster.presentation.reasons import reason_lines
+from trainmaster.presentation.reasons import reason_lines, reason_view
 from trainmaster.presentation.remedies import ending_of, headline
 from trainmaster.settings import settings
+
+_SIMILAR: Final = 0.5
 
 
 def why(
@@ -60,14 +63,14 @@ def why(
         ),
     ] = False,
     reason: Annotated[
-        Reason | None,
+        str | None,
         typer.Option(help="Explain this reason of decisions, without a job.", metavar="NAME"),
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Explain a job: what happened, which rule decided and why, and what comes next."""
     if job_id is None:
-        _explain_reason(reason)
+        _explain_reason(reason, form)
         return
     store = open_store()
     state = find_job(store, job_id)
@@ -152,10 +155,19 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
     return failing
 
 
-def _explain_reason(reason: Reason | None) -> None:
-    if reason is None:
+def _explain_reason(name: str | None, form: Format) -> None:
+    if name is None:
         raise PermanentError("no job is given: name a job, or a reason with --reason NAME")
-    say(reason_lines(reason))
+    word = name.strip().lower().replace("-", "_")
+    if word not in set(Reason):
+        nearest = get_close_matches(word, list(Reason), 1, _SIMILAR)
+        hint = f"did you mean {nearest[0]}?" if nearest else "the page Reasons lists them"
+        raise PermanentError(f"--reason: {name!r} is not a reason of decisions; {hint}")
+    reason = Reason(word)
+    if form is Format.JSON:
+        print_json(reason_view(reason))
+    else:
+        say(reason_lines(reason))
 
 
 def _print_next_steps(
@@ -189,6 +201,7 @@ def replay(
             " a job file.",
         ),
     ] = None,
+    form: OutputFormat = Format.TABLE,
 ) -> None:
     """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if
     they differ.
@@ -197,9 +210,12 @@ def replay(
     state = find_job(store, job_id)
     entries = store.ledger(job_id)
     if policy is not None:
-        _compare_policy(entries, policy)
+        _compare_policy(entries, policy, form)
         return
     folded = fold(entries)
+    if form is Format.JSON:
+        print_json(_replay_view(state, folded, len(entries)))
+        raise typer.Exit(int(folded != state))
     if folded != state:
         for name, stored_value, folded_value in _differences(state, folded):
             say(f"{name}: stored {stored_value}, from the ledger {folded_value}")
@@ -208,13 +224,37 @@ def replay(
     say(f"{job_id}: {len(entries)} ledger entries lead to exactly the stored state ({summary})")
 
 
-def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
+def _replay_view(state: State, folded: State | None, entries: int) -> dict[str, object]:
+    return {
+        "jobId": state.job.job_id,
+        "ledgerEntries": entries,
+        "equal": folded == state,
+        "differences": [
+            {"of": name, "stored": str(stored_value), "fromLedger": str(folded_value)}
+            for name, stored_value, folded_value in _differences(state, folded)
+        ],
+    }
+
+
+def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) -> None:
     """Print which decisions another exit policy would have changed."""
     try:
         policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:
         raise PermanentError(f"{path} cannot be read:{problems_text(invalid)}") from None
     changed = differences(entries, policy)
+    if form is Format.JSON:
+        print_json(
+            [
+                {
+                    "entry": difference.entry.key,
+                    "decided": difference.entry.decision.text,
+                    "wouldBe": difference.would_be.text,
+                }
+                for difference in changed
+            ]
+        )
+        return
     for difference in changed:
         actual = difference.entry.decision
         say(f"{difference.entry.key}: {actual.action.kind} ({actual.text})")

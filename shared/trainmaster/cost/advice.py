@@ -1,4 +1,6 @@
-"""Advice about a job from its own figures. Without enough data it names what is missing."""
+"""Advice about a job from its own figures, as `trainmaster advise` prints it. Without enough data
+it names what is missing.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from trainmaster.cost.sku import Unknown
 INTERRUPTIONS_MIN: Final = 3
 """Fewer interruptions leave their rate unknown by more than a factor of three."""
 CHECKPOINTS_MIN: Final = 3
+"""Fewer checkpoints do not show how often the job saves."""
 SPOT_HOURS_MIN: Final = 10.0
 """Hours of Spot VMs from which on their losses are counted as evidence, even if there were none."""
 WORTH_CHANGING: Final = 0.01

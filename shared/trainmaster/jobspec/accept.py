@@ -185,7 +185,7 @@ def _resolve(
         check_lines(extension.env, ("trainmaster", "env"), problems)
     plan = with_elastic(plan, extension.elastic, problems)
     is_tuning = tuning is not None
-    plan = with_kept_machines(plan, extension.keep_machines, problems)
+    plan = with_kept_machines(plan, extension.keep_machines, spec.persistent_resource, problems)
     substitutions = (*_listed_substitutions(extension), *problems.substitutions)
     plan = replace(plan, origin=replace(plan.origin, substitutions=substitutions))
     problems.raise_if_any()

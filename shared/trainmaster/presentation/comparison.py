@@ -24,6 +24,8 @@ JOBS_MAX: Final = 6
 """The number of line styles of a chart."""
 Rows = dict[str, list[str | None]]
 """Name → its value for each job. None: that job has no such value."""
+_HASH: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+"""A SHA-256, whose first digits are enough to see that contents differ."""
 _OPTION: Final = re.compile(r"--?[A-Za-z]")
 
 
@@ -39,6 +41,11 @@ def spec_differences(jobs: Sequence[Job]) -> Rows:
     """Return the fields whose values differ, by their paths. The ids of the jobs are left out."""
     rows = side_by_side([dict(_fields(_spec(job), "")) for job in jobs])
     return {path: values for path, values in rows.items() if len(set(values)) > 1}
+
+
+def shown_value(value: str | None) -> str:
+    """Return a value for a table, with the first digits of each SHA-256 in it."""
+    return _HASH.sub(r"\1…", value or "-")
 
 
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> Rows:

@@ -55,6 +55,17 @@ def without_links(text: str) -> str:
     return _LINK.sub(r'\1 (page "\2" of the documentation)', text)
 
 
+def reason_view(reason: Reason) -> dict[str, object]:
+    """Return what `reason_lines` says, for programs."""
+    reason_help = help_on(reason)
+    return {
+        "reason": reason.value,
+        "rules": [rule for rule in reason_help.rules if rule],
+        "means": without_links(reason_help.means),
+        "do": without_links(reason_help.do),
+    }
+
+
 def reason_lines(reason: Reason) -> str:
     """Return what a reason means, by which rules, and what to do, in lines for a terminal."""
     reason_help = help_on(reason)

@@ -248,6 +248,12 @@ def test_costs_are_summed_by_user_and_by_label(
     ]
     assert float(teams[0]["cost"]) == pytest.approx(4 / 3 * float(teams[1]["cost"]), rel=0.05)
     assert "raise `--limit`" in run("jobs", "cost", "--limit", "2").stderr
+    jobs = json.loads(run("jobs", "cost", "--by", "job", "--format", "json").stdout)
+    assert [(row["value"], row["jobs"]) for row in jobs] == [
+        ("job_2", 1),
+        ("job_1", 1),
+        ("job_0", 1),
+    ]
     for key in ("jobs", "cost", "currency"):  # labels that are named like a column
         (row,) = json.loads(run("jobs", "cost", "--by", key, "--format", "json").stdout)
         assert (row["by"], row["value"], row["jobs"], row["currency"]) == (key, "-", 3, "USD")

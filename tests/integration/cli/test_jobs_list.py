@@ -70,6 +70,11 @@ def test_list_shows_the_display_name_of_a_custom_job(world: World) -> None:
     assert rows[0].split()[1] == "nightly"
 
 
+def test_list_without_display_names_has_no_empty_column(world: World) -> None:
+    result = CliRunner().invoke(app, ["list"])
+    assert result.stdout.splitlines()[0].split() == ["JOB_ID", "STATUS", "CREATED", "USER"]
+
+
 def test_list_can_be_limited_to_states(world: World) -> None:
     assert len(listed("--state", "QUEUED")[0]) == 5
     assert listed("--state", "FAILED", "--state", "RUNNING")[0] == []
@@ -131,7 +136,9 @@ def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World) -> None:
     for key in ("", "team=vision", "Team", " "):
         result = CliRunner().invoke(app, ["jobs", "cost", "--by", key])
         assert isinstance(result.exception, PermanentError), key
-        assert f"--by: must be `user` or the key of a label, not {key!r}" in str(result.exception)
+        assert f"--by: must be `user`, `job` or the key of a label, not {key!r}" in str(
+            result.exception
+        )
 
 
 @pytest.mark.parametrize(

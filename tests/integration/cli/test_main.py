@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from trainmaster import settings
-from trainmaster.cli import command_table, jobs, main
+from trainmaster.cli import command_table, jobs, main, option_habits
 from trainmaster.cli.lazy import LazyCommand
 from trainmaster.cli.local_distribution import MISSING, PACKAGE
 from trainmaster.errors import PermanentError, TemporaryError
@@ -86,6 +86,12 @@ def test_summaries_of_lists_are_those_of_the_commands(
         ("jobs submit training lm_7", "submit"),
         ("jobs stream-logs lm_7", "logs --follow"),
         ("describ lm_7", "describe"),
+        ("ai-platform jobs stream-logs lm_7", "logs --follow"),
+        ("ai custom-jobs create", "submit"),
+        ("sky jobs queue", "list"),
+        ("gcloud ai custom-jobs", "list"),
+        ("cost-report", "cost"),
+        ("squeue", "list"),
     ],
 )
 def test_word_of_another_tool_and_mistyped_word_are_answered(words: str, meant: str) -> None:
@@ -94,12 +100,82 @@ def test_word_of_another_tool_and_mistyped_word_are_answered(words: str, meant: 
     assert f"Did you mean `trainmaster {meant}`?" in result.output
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("list -n 5", "--limit"),
+        ("list -o json", "--format json"),
+        ("why lm_7 --json", "--format json"),
+        ("logs lm_7 --tail 5", "| tail -n NUMBER"),
+        ("cancel lm_7 --yes", "leave it out"),
+        ("submit --gpus 8", "--master-machine-type a2-highgpu-1g"),
+        ("submit --num-nodes 2", "--worker-count 1"),
+        ("submit --dry-run job.yaml", "--check"),
+        ("submit --env A=1", "trainmaster: {env:"),
+        ("submit -f job.yaml", "as the first argument"),
+    ],
+)
+def test_option_of_another_tool_is_answered_with_what_says_the_same(words: str, meant: str) -> None:
+    result = CliRunner().invoke(main.app, words.split())
+    assert result.exit_code == 2
+    option = next(word for word in words.split() if word.startswith("-"))
+    assert f"No such option: {option}. Here: " in result.output
+    assert meant in result.output
+
+
+def test_unknown_option_is_answered_with_its_neighbours_only() -> None:
+    result = CliRunner().invoke(main.app, ["list", "--all"])
+    assert result.exit_code == 2
+    assert "No such option: --all (Possible options: --label)" in result.output
+    assert "Here:" not in result.output
+
+
+def test_options_of_other_tools_name_options_that_exist() -> None:
+    submit = {name for parameter in COMMANDS[("submit",)].params for name in parameter.opts}
+    named = [meaning.split()[0] for meaning in option_habits.HintingSubmit.meanings.values()]
+    assert {word.rstrip(",;") for word in named if word.startswith("--")} <= submit
+    taken = {name for names in option_habits.HintingSubmit.meanings for name in names}
+    assert not taken & submit
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("submit FOLDER", "--folder FOLDER -- COMMAND"),
+        ("submit FOLDER -- torchrun train.py", "--folder FOLDER -- torchrun train.py"),
+        ("submit FOLDER/train.py -- --lr 0.1", "--folder FOLDER -- python train.py --lr 0.1"),
+    ],
+)
+def test_folder_or_program_in_place_of_a_job_file_names_the_command_that_runs_it(
+    words: str, command: str, tmp_path: Path, run_main: RunMain
+) -> None:
+    status, error = run_main(*words.replace("FOLDER", str(tmp_path)).split())
+    assert status == 1
+    assert f"`trainmaster submit {command.replace('FOLDER', str(tmp_path))}` runs it" in error
+
+
+def test_reason_is_explained_in_any_case_and_a_wrong_one_names_the_nearest(
+    run_main: RunMain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = CliRunner().invoke(main.app, ["why", "--reason", "Same-Failure-Again"])
+    assert result.output.startswith("same_failure_again: ")
+    as_json = CliRunner().invoke(
+        main.app, ["why", "--reason", "same_failure_again", "--format", "json"]
+    )
+    assert json.loads(as_json.output)["rules"] == [8]
+    status, error = run_main("why", "--reason", "STALL")
+    assert (status, error) == (
+        1,
+        "trainmaster: --reason: 'STALL' is not a reason of decisions; did you mean stalled?\n",
+    )
+
+
 def test_help_groups_the_commands_by_what_they_are_for() -> None:
     lines = CliRunner().invoke(main.app, ["--help"], env={"COLUMNS": "100"}).output.splitlines()
     headings = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
     assert headings[1:] == [str(section) for section in command_table.SECTIONS]
-    for habit in command_table.HABITS.values():
-        assert habit.split()[0] in command_table.COMMANDS
+    words = {habit.split()[0] for habit in command_table.HABITS.values()}
+    assert {word for word in words if not word.startswith("--")} <= command_table.COMMANDS.keys()
 
 
 HEAVY = (

@@ -155,10 +155,8 @@ def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, pac
     streamed, _, view = result.stdout.partition("\n{\n")
     job = json.loads("{" + view)
     assert job["state"] == "FAILED"
-    assert (
-        "check the logs: https://console.cloud.google.com/logs/viewer?project="
-        in job["errorMessage"]
-    )
+    assert "ValueError: bad shape (trainer/task.py:" in job["errorMessage"]
+    assert "console.cloud.google.com" not in job["errorMessage"], "it has no logs of a local stack"
     lines = [json.loads(line) for line in streamed.splitlines()]
     errors = [line["message"] for line in lines if line["severity"] == "ERROR"]
     assert "Traceback (most recent call last):" in errors

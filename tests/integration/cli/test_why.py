@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -92,16 +94,32 @@ def test_replay_names_the_fields_of_a_wrong_policy_as_its_file_does(
     )
 
 
-def test_why_says_which_lines_the_log_may_lack(world: World) -> None:
+def test_replay_as_json_says_whether_the_states_are_equal_and_what_a_policy_would_change(
+    world: World, tmp_path: Path
+) -> None:
     world.start_running()
-    world.exit_program(WORKER_0, 1, unlogged_lines=3)
+    world.exit_program(WORKER_0, 1)
     world.deliver()
-    assert "When worker 0 exited, Cloud Logging had not accepted 3 lines of it. They" in why(world)
-    world.report_all_ready()
+    file = tmp_path / "policy.yaml"
+    file.write_text("{preset: service}")
+
+    def replayed(*options: str) -> Any:
+        return json.loads(
+            CliRunner().invoke(app, ["replay", world.job_id, *options, "--format", "json"]).stdout
+        )
+
+    assert (replayed()["equal"], replayed()["differences"]) == (True, [])
+    (change,) = replayed("--policy", str(file))
+    assert change["decided"] != change["wouldBe"]
+
+
+def test_why_says_how_many_lines_the_log_refused(world: World) -> None:
+    world.start_running()
     refused = "HTTP 403:\nPERMISSION_DENIED"
-    world.exit_program(WORKER_0, 1, incarnation=2, unlogged_lines=12, log_problem=refused)
+    world.exit_program(WORKER_0, 1, unlogged_lines=12, log_problem=refused)
     world.deliver()
-    assert "not accepted 12 lines of it: HTTP 403: PERMISSION_DENIED. They may be" in why(world)
+    sentence = "When worker 0 exited, Cloud Logging refused the last 12 lines of its log: HTTP 403"
+    assert f"{sentence}: PERMISSION_DENIED." in why(world)
 
 
 def test_why_explains_a_reason_without_a_job_or_an_installation() -> None:

@@ -364,7 +364,6 @@ def test_import_of_job_formats_imports_only_pydantic() -> None:
         ("enableWebAccess", True),
         ("enableDashboardAccess", True),
         ("tensorboard", "projects/1/locations/us-central1/tensorboards/2"),
-        ("persistentResourceId", "my-resource"),
     ],
 )
 @pytest.mark.parametrize("wrapper", ["jobSpec", "trialJobSpec", "trainingTaskInputs", None])

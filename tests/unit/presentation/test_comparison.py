@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.jobs import a_job
 from trainmaster.core.model.tuning import Assignment, TrialOf
-from trainmaster.presentation.comparison import spec_differences
+from trainmaster.presentation.comparison import shown_value, spec_differences
 
 
 def differences(*specs: dict[str, object]) -> dict[str, list[str | None]]:
@@ -47,6 +47,12 @@ def test_only_fields_that_differ_are_shown(
 ) -> None:
     assert differences(first, second) == expected
     assert differences(second, first) == {path: values[::-1] for path, values in expected.items()}
+
+
+def test_hash_in_a_table_has_its_first_digits() -> None:
+    uri = f"gs://bkt/folders/{'a1' * 32}/folder.whl#sha256={'b2' * 32}"
+    assert shown_value(uri) == "gs://bkt/folders/a1a1a1a1a1a1…/folder.whl#sha256=b2b2b2b2b2b2…"
+    assert [shown_value(value) for value in (None, "9", "a" * 65)] == ["-", "9", "a" * 65]
 
 
 def test_one_of_three_jobs_without_a_field_has_no_value_in_its_row() -> None:

@@ -13,6 +13,9 @@ from trainmaster.core.model.purchase import Reserved
 
 TUNING_JOB: Final = "the tuning job"
 """Name of the item that only trials of one tuning job have in common."""
+RESOURCE: Final = "the persistent resource"
+"""Name of the item with the `persistentResourceId` of the jobs."""
+NO_RESOURCE: Final = "none"
 ROLE: Final = "the machine of each "
 """How the names of the items of roles begin. Roles that only one of two jobs has do not matter."""
 
@@ -28,6 +31,7 @@ def fit_of(job: Job) -> tuple[FitItem, ...]:
         FitItem("the submitter", owner(job).words),
         FitItem("the service account", access.service_account or "the default"),
         FitItem(TUNING_JOB, job.trial_of.job_id if job.trial_of else "none"),
+        FitItem(RESOURCE, plan.persistent_resource or NO_RESOURCE),
         FitItem("the network", access.network or "the default"),
         FitItem("the encryption key", access.kms_key or "Google's"),
         FitItem("the runtime", plan.image.runtime),
@@ -46,6 +50,12 @@ def may_share(job: Job) -> bool:
 def trials_of(machines: MachineSet) -> str:
     """Return the tuning job whose trials hold the machines, one after another; "none": none."""
     return next(item.value for item in machines.fit if item.name == TUNING_JOB)
+
+
+def resource_of(machines: MachineSet) -> str | None:
+    """Return the `persistentResourceId` that the machines are kept for; None: there is none."""
+    value = next((item.value for item in machines.fit if item.name == RESOURCE), NO_RESOURCE)
+    return None if value == NO_RESOURCE else value
 
 
 def _machine_words(group: TaskGroup) -> str:

@@ -342,6 +342,8 @@ class Plan:
 
     None: it does neither. Not stored if it is None.
     """
+    persistent_resource: str | None = None
+    """Name without which no job takes its machines. None: any; then it is not stored."""
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

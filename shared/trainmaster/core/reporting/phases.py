@@ -1,4 +1,5 @@
-"""The phases of each replica with their times, derived from the ledger.
+"""The phases of each replica with their times, derived from the ledger. The timeline of a job, its
+machine time and its cost are made of them.
 
 The phases of a replica follow each other without a gap, from the acceptance of the job to its end.
 Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
@@ -134,17 +135,15 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     for step in history.steps:
         at = step.entry.at
         is_queued = step.job.state is JobState.QUEUED
-        if (
-            step.job.state.is_terminal
-            and step.previous is not None
-            and not step.previous.state.is_terminal
-        ):
+        was_queued = step.previous is not None and step.previous.state is JobState.QUEUED
+        was_live = step.previous is not None and not step.previous.state.is_terminal
+        if step.job.state.is_terminal and was_live:  # the job ends
             open_spans.update(_new_spans(step, open_spans, closed, is_queued=False))
             closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
             open_spans = {}
         if step.job.state.is_terminal:
             continue
-        if step.previous is not None and step.previous.state is JobState.QUEUED and not is_queued:
+        if was_queued and not is_queued:  # the job leaves the admission queue
             for replica_id, span in open_spans.items():
                 closed.append(replace(span, end=max(at, span.start)))
                 open_spans[replica_id] = replace(
@@ -251,6 +250,7 @@ def _kept_span(job: Job, vm: KeptVm, start: datetime, end: datetime | None) -> S
 
 
 def _what(span: Span) -> tuple[int, int, int, Phase, PriceClass]:
+    """Return what distinguishes a span from the one before it."""
     return span.attempt, span.incarnation, span.vm_generation, span.phase, span.price
 
 

@@ -227,6 +227,13 @@ def _remedy_of_file(message: str, plan: Plan) -> str:
         )
     if path is None or path[1].startswith("/"):
         return ""
+    if path[1].startswith("gs://"):
+        is_off = plan.access.gcs is GcsFolder.OFF
+        setting = ", and set `trainmaster: {gcs: true}` in the job file" if is_off else ""
+        return (
+            f"`open` finds no addresses of Cloud Storage: pass it /gcs/{path[1][5:]} in place of"
+            f" {path[1]}{setting}."
+        )
     ways = "add it to your folder" if _is_folder(plan) else "pack it with the program"
     return f"{path[1]} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
 

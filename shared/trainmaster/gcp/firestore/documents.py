@@ -48,7 +48,9 @@ not.
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
-NOT_STORED_IF_NONE: Final = frozenset(("machines", "keep_s", "taken", "misfit"))
+NOT_STORED_IF_NONE: Final = frozenset(
+    ("machines", "keep_s", "persistent_resource", "taken", "misfit")
+)
 """Fields of jobs that keep or take machines. The documents of all other jobs do not have them."""
 
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome, MachineSet)

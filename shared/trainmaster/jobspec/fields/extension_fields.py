@@ -23,7 +23,7 @@ from trainmaster.jobspec.formats.extension import (
 )
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
+from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
 
 LEAVE_OUT: Final = "leave it out"
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -34,6 +34,9 @@ _MEANT_CAP: Final = re.compile(
     r"\$? ?(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,2})?) ?(?P<currency>[A-Za-z]{3})?\$?"
 )
 """Amounts as people write them: `25`, `$25`, `25 usd`."""
+_RESOURCE_ID: Final = re.compile(_NAME)
+RESOURCE_KEEP_S: Final = 300
+"""How long the machines of a job with `persistentResourceId` and without `keepMachines` wait."""
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
@@ -123,20 +126,31 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
     return replace(plan, watching=replace(plan.watching, still_s=still_s))
 
 
-def with_kept_machines(plan: Plan, requested: int | None, problems: Problems) -> Plan:
+def with_kept_machines(
+    plan: Plan, requested: int | None, resource: str | None, problems: Problems
+) -> Plan:
     """Return the plan of a job that takes and keeps machines.
 
-    Add a problem to a job that cannot.
+    Add a problem to a job that cannot. `resource`: the `persistentResourceId` of the job; None: it
+    has none.
     """
-    if requested is None:
+    if requested is None and resource is None:
         return plan
     path: FieldPath = (EXTENSION, "keepMachines")
+    if requested is None:
+        path = (JOB_SPEC, "persistentResourceId")
+        requested = RESOURCE_KEEP_S
+    if resource is not None and not _RESOURCE_ID.fullmatch(resource):
+        problem = "must have lower-case letters, digits and hyphens, begin with a letter, and be at"
+        problems.add_text(
+            (JOB_SPEC, "persistentResourceId"), f"{problem} most 63 characters long", "my-resource"
+        )
     if plan.tpu_zones:
         problems.add_text(path, "cannot be used with TPUs: only VMs are kept", LEAVE_OUT)
     elif plan.limits.cap:
         problem = "cannot be combined with maxCost: kept machines cost money after the job's end"
         problems.add_text(path, problem, LEAVE_OUT)
-    return replace(plan, keep_s=requested)
+    return replace(plan, keep_s=requested, persistent_resource=resource)
 
 
 def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) -> Plan:

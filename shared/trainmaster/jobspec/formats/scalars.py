@@ -6,6 +6,7 @@ real clients that the service accepted (tensorflow_cloud, TFX, gcloud).
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -81,6 +82,8 @@ def duration(
 
 _GPU_PREFIX: Final = re.compile(r"^NVIDIA_(?:TESLA_)?")
 """Older GPUs have TESLA in their names, newer ones have not."""
+_SIMILARITY: Final = 0.8
+"""Of two names without that prefix, of which one is taken for a misspelling of the other."""
 
 
 def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
@@ -120,10 +123,17 @@ def _match_name(value: object, known: Iterable[str]) -> str | None:
         return name
     if name.endswith(_UNSPECIFIED):
         return None
-    meant = _GPU_PREFIX.sub("", str(value).upper().replace("-", "_"))
-    nearest = next((name for name in known if _GPU_PREFIX.sub("", name) == meant), None)
-    hint = f"; did you mean {nearest}?" if nearest else ""
-    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}{hint}")
+    nearest = _nearest_name(name, known)
+    if nearest:
+        return reject(f"has no value {quoted(value)}; did you mean {nearest}?", nearest)
+    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}")
+
+
+def _nearest_name(name: str, known: Iterable[str]) -> str | None:
+    meant = _GPU_PREFIX.sub("", name)
+    by_meaning = {_GPU_PREFIX.sub("", known_name): known_name for known_name in known}
+    nearest = difflib.get_close_matches(meant, by_meaning, n=1, cutoff=_SIMILARITY)
+    return by_meaning[nearest[0]] if nearest else None
 
 
 def _parse_string(value: object) -> object:

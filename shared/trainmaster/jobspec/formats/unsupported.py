@@ -98,9 +98,6 @@ UNSUPPORTED_FEATURES: Final = (
         "trainmaster ssh, which runs commands on its VM",
     ),
     UnsupportedFeature(
-        "jobSpec.persistentResourceId", "a persistent resource", "VMs of the job's own"
-    ),
-    UnsupportedFeature(
         "jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT
     ),
     UnsupportedFeature(

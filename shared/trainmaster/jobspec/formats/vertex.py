@@ -205,7 +205,9 @@ class CustomJobSpec(WireModel):
     )
     enable_web_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
     enable_dashboard_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
-    persistent_resource_id: OptionalString = wire_field("my-resource", _NO_EFFECT)
+    persistent_resource_id: OptionalString = wire_field(
+        "my-resource", "Jobs with the same name take the machines that one of them has kept."
+    )
     reserved_ip_ranges: tuple[String, ...] = wire_field(["my-range"], _UNSUPPORTED, default=())
     psc_interface_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
     tensorboard: OptionalString = wire_field(

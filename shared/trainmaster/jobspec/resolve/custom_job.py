@@ -78,6 +78,7 @@ def resolve_custom_job(
         restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,
         disable_retries=scheduling.disable_retries,
         output_directory=directory,
+        persistent_resource=spec.persistent_resource_id or None,
     )
 
 

@@ -51,6 +51,8 @@ class ResolvedSpec:
     disable_retries: bool = False
     output_directory: str | None = None
     """baseOutputDirectory of a CustomJob; None: none is given."""
+    persistent_resource: str | None = None
+    """persistentResourceId of a CustomJob; None: none is given."""
     algorithm: BuiltInAlgorithm | None = None
     """The built-in algorithm that the job runs."""
     tuning: Tuning | None = None

@@ -365,6 +365,23 @@ def test_file_below_gcs_has_advice_only_where_nothing_is_mounted(
     assert bool(text) == bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("gcs", "setting"),
+    [
+        (GcsFolder.OFF, ", and set `trainmaster: {gcs: true}` in the job file."),
+        (GcsFolder.REQUIRED, "."),
+    ],
+)
+def test_file_that_is_opened_by_its_address_has_its_path(gcs: GcsFolder, setting: str) -> None:
+    message = "[Errno 2] No such file or directory: 'gs://bucket/a b/x.csv'"
+    event = exited(CHIEF, 1, error=error("FileNotFoundError", message))
+    text = remedy_of_exit(event, change_plan(a_job_plan(FOLDER), gcs=gcs))
+    assert text == (
+        "`open` finds no addresses of Cloud Storage: pass it /gcs/bucket/a b/x.csv in place of"
+        f" gs://bucket/a b/x.csv{setting}"
+    )
+
+
 DISK_FULL = "[Errno 28] No space left on device"
 
 

@@ -1,0 +1,91 @@
+"""Options of other tools, and what says the same here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from typer.core import TyperCommand
+
+_MACHINE: Final = (
+    "--scale-tier custom --master-machine-type a2-highgpu-1g; `trainmaster machines` lists machine"
+    " types with their GPUs"
+)
+_NODES: Final = "--worker-count 1 --worker-machine-type TYPE, for the machines besides the master"
+_SPOT: Final = "`trainmaster: {spot: all}` in a job file"
+_DETACHED: Final = "leave it out; `submit` returns at once, and asks nothing"
+
+_OF_ALL: Final = {
+    ("--json", "--output", "-o"): "--format json",
+    ("--tail", "-t", "--lines"): "`| tail -n NUMBER` after the command",
+    ("-n", "--num", "--max"): "--limit",
+    ("-a",): "--all",
+    ("-y", "--yes", "--force"): "leave it out; no question is asked",
+    ("-s", "--status"): "--state",
+}
+"""Options of watching commands."""
+_OF_SUBMIT: Final = {
+    (
+        "--accelerator",
+        "--accelerators",
+        "--gpu",
+        "--gpus",
+        "--instance-type",
+        "--machine-type",
+        "--num-gpus",
+    ): _MACHINE,
+    ("--nnodes", "--nodes", "--num-nodes", "-N"): _NODES,
+    ("--preemptible", "--spot", "--use-spot"): _SPOT,
+    ("-d", "--detach", "--detach-run", "-y", "--yes"): _DETACHED,
+    ("--dir", "--source", "--workdir"): "--folder",
+    ("--container-image", "--docker-image", "--image"): "--master-image-uri",
+    ("--timeout", "--time", "--max-run-duration"): "--max-running-time",
+    ("--disk-size",): "masterConfig: {diskConfig: {bootDiskSizeGb: 200}} in a job file",
+    ("-e", "--env", "--env-file", "--envs"): "`trainmaster: {env: {NAME: value}}` in a job file",
+    ("--secret", "--secrets"): "`trainmaster: {secrets: {NAME: secret}}` in a job file",
+    ("-c", "--cluster", "--job-id", "-n", "--name"): "the job's id as the first argument",
+    ("--dry-run", "--dryrun", "--validate-only"): "--check",
+    ("--follow", "--stream"): "--stream-logs",
+    ("-f", "--file", "--filename"): "the job file as the first argument; --stream-logs follows",
+    ("--requirements",): "a requirements.txt in the folder that --folder names",
+}
+
+
+class HintingCommand(TyperCommand):
+    """A command that answers options of other tools with what is meant."""
+
+    meanings: ClassVar[Mapping[tuple[str, ...], str]] = _OF_ALL
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        parsed: list[str]
+        try:
+            parsed = super().parse_args(ctx, args)
+        except Exception as error:
+            self._answer(ctx, getattr(error, "option_name", None))
+            raise
+        return parsed
+
+    def _answer(self, ctx: Any, option: str | None) -> None:
+        """End with what is meant by an option that the command does not have.
+
+        `option`: None for another error. The class of the error is in the copy of click that typer
+        contains, which does not export it.
+        """
+        known = {name for parameter in self.params for name in parameter.opts}
+        if option is None or option in known:
+            return
+        meant = meaning_of_option(option, self.meanings)
+        is_own_option = meant.partition(" ")[0].rstrip(",;") in known
+        if meant and (is_own_option or not meant.startswith("-")):
+            ctx.fail(f"No such option: {option}. Here: {meant}")
+
+
+class HintingSubmit(HintingCommand):
+    """The same for what submits jobs."""
+
+    meanings = _OF_SUBMIT
+
+
+def meaning_of_option(option: str, meanings: Mapping[tuple[str, ...], str]) -> str:
+    """Return what says the same as the option of another tool; empty: it is not known."""
+    return next((meaning for names, meaning in meanings.items() if option in names), "")
