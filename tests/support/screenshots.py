@@ -1,5 +1,7 @@
-"""Take the screenshots of the console in docs/images: `python -m tests.support.screenshots
-[FOLDER]`.
+"""Take the screenshots of the console in docs/images: `python -m tests.support.screenshots`.
+
+With the address that `trainmaster console` prints and a job id, it takes console-job.png, of that
+job.
 """
 
 from __future__ import annotations
@@ -8,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from math import exp, sin
+from math import sin
 from pathlib import Path
+from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, FloatRect, Page
 
-from tests.support.console_browser import Scheme, add_progress, chromium_browser, log_entry, opened
+from tests.support.console_browser import Scheme, chromium_browser, opened
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -23,8 +26,6 @@ from trainmaster_emulators.process.state import ROOT
 
 WIDTH = 1280
 HEIGHT = 860
-JOB_HEIGHT = 1230
-"""Down to the first curve of the page of a job."""
 WORKER_JOB = "resnet_imagenet_7"
 
 
@@ -68,10 +69,8 @@ def with_queue(world: World) -> World:
     return world
 
 
-def add_metrics(site: Site, path: str) -> None:
-    """Let the chief and two workers have used CPU and memory in each minute; the page of the job
-    shows its training.
-    """
+def add_metrics(site: Site) -> None:
+    """Let the chief and two workers have used CPU and memory in each minute."""
     minutes = 18
     first = site.world.now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     for number, replica in enumerate((CHIEF, WORKER_0, WORKER_1)):
@@ -80,56 +79,46 @@ def add_metrics(site: Site, path: str) -> None:
         memory = tuple(min(0.3 + 0.02 * minute, 0.55) + 0.04 * number for minute in range(minutes))
         site.metrics.add(Metric.CPU, task, first, cpu)
         site.metrics.add(Metric.MEMORY, task, first, memory)
-    if WORKER_JOB in path:
-        add_training(site, minutes)
-
-
-def add_training(site: Site, minutes: int) -> None:
-    """Let the program have reported its losses, and have printed a line for each epoch
-    of a minute.
-    """
-    losses = [3 * exp(-minute / 8) for minute in range(minutes)]
-    values = {"metric/loss": losses, "metric/val_loss": [1.1 * loss + 0.05 for loss in losses]}
-    position = {
-        "share": [minute / 40 for minute in range(minutes)],
-        "step": [1562.0 * n for n in range(minutes)],
-    }
-    add_progress(site, WORKER_JOB, {**values, **position, "steps": [62480.0] * minutes})
-    for number, loss in enumerate(losses, start=1):
-        entry = log_entry(
-            "INFO",
-            "master-replica-0",
-            f"epoch {number}/40 loss: {loss:.4f}",
-            str(number),
-            50 + 60 * number,
-        )
-        entry["labels"] = {
-            "ml.googleapis.com/job_id": WORKER_JOB,
-            "ml.googleapis.com/task_name": "master-replica-0",
-        }
-        site.entries.append(entry)
 
 
 @contextmanager
 def page_of(browser: Browser, world: World, path: str, scheme: Scheme) -> Iterator[Page]:
     with opened(browser, world) as (page, site):
-        is_job = path == f"/jobs/{WORKER_JOB}"
-        page.set_viewport_size({"width": WIDTH, "height": JOB_HEIGHT if is_job else HEIGHT})
+        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
         page.emulate_media(color_scheme=scheme)
-        add_metrics(site, path)
+        add_metrics(site)
         page.goto(path)
         yield page
 
 
+SHOTS: list[tuple[str, World, str, Scheme]] = [
+    ("console-jobs-dark", with_queue(incident_world()), "/jobs", "dark"),
+    ("console-resources", incident_world(), f"/jobs/{WORKER_JOB}/resources", "light"),
+]
+
+
+def take_job(browser: Browser, address: str, job_id: str, folder: Path) -> None:
+    """Take the page of a job that really ran, down to its decisions.
+
+    `address`: what `trainmaster console` prints.
+    """
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    page.goto(address)
+    page.goto(urljoin(address, f"/jobs/{job_id}"))
+    below = page.locator("#decisions").bounding_box()
+    height = below["y"] if below else HEIGHT
+    area: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": height}
+    page.screenshot(path=folder / "console-job.png", full_page=True, clip=area)
+
+
 def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
-    shots: list[tuple[str, World, str, Scheme]] = [
-        ("console-jobs-dark", with_queue(incident_world()), "/jobs", "dark"),
-        ("console-job", incident_world(), f"/jobs/{WORKER_JOB}", "light"),
-        ("console-resources", incident_world(), f"/jobs/{WORKER_JOB}/resources", "light"),
-    ]
+    folder = ROOT / "docs" / "images"
     with chromium_browser() as browser:
-        for name, world, path, scheme in shots:
+        if len(sys.argv) > 1:
+            address, job_id = sys.argv[1:]
+            take_job(browser, address, job_id, folder)
+            return 0
+        for name, world, path, scheme in SHOTS:
             with page_of(browser, world, path, scheme) as page:
                 page.screenshot(path=folder / f"{name}.png")
     return 0

@@ -63,6 +63,19 @@ It contains an access token, the key of a certificate authority, and the VMs' di
 PRIVATE_FILE: Final = 0o600
 OTHERS: Final = 0o077
 """Permission bits of the group and of all other users."""
+SETTINGS_OF_SHELL: Final = (
+    "allowed_resources",
+    "jobs_per_minute",
+    "limits",
+    "messages_per_minute",
+    "ml_unit_price",
+    "package_index",
+    "regions",
+    "requests_per_minute",
+)
+"""Settings that a stack takes from the shell that starts it. The stack chooses the others itself: a
+shell may have those of an installation on Google Cloud.
+"""
 SETTINGS: Final = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 """Variables that a stack's file may set. All others belong to the user: PATH, BROWSER, proxies."""
 STATE_HOME_VARIABLE: Final = "XDG_STATE_HOME"
@@ -169,6 +182,16 @@ class StackConfig(_StateModel):
         if unknown:
             raise ValueError(f"no settings of Trainmaster: {', '.join(unknown)}")
         return given
+
+
+def settings_of_shell(project: str) -> dict[str, str]:
+    """Return the settings that `trainmaster local up` passes on: limits, for example.
+
+    Raises pydantic's ValidationError for a wrong value, which would stop the functions.
+    """
+    Settings(project=project)
+    names = [f"{PREFIX}{name}".upper() for name in SETTINGS_OF_SHELL]
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 class ServiceState(_StateModel):

@@ -103,6 +103,7 @@ def up(
         project=project,
         bucket=bucket,
         functions_dir=functions_dir.absolute(),
+        settings=state.settings_of_shell(project),
         images_dir=images_dir.absolute(),
         sweep_every_s=sweep_every,
         compute=compute,

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.support.serving import serving
 from trainmaster.api import handler
@@ -47,6 +48,32 @@ def test_exported_values_are_quoted_for_the_shell() -> None:
         client_configuration.export_lines({"A": "it's $HOME", "B": "plain"})
         == "export A='it'\"'\"'s $HOME'\nexport B=plain\n"
     )
+
+
+def test_stack_takes_limits_from_the_shell_but_no_address_of_an_installation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", "vcpus=8,team:vision=3")
+    monkeypatch.setenv("TRAINMASTER_JOBS_PER_MINUTE", "7")
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "of-google-cloud")
+    monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "https://elsewhere.example.com")
+    given = state.settings_of_shell("demo-project")
+    assert given == {
+        "TRAINMASTER_LIMITS": "vcpus=8,team:vision=3",
+        "TRAINMASTER_JOBS_PER_MINUTE": "7",
+    }
+    config = StackConfig(bucket="b", settings=given)
+    variables = client_configuration.application_environment(config, ENDPOINTS)
+    assert variables.items() >= given.items()
+    assert variables["TRAINMASTER_BUCKET"] == "b"
+
+
+def test_wrong_setting_of_the_shell_is_refused_before_the_stack_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", "weight:vision=3")
+    with pytest.raises(ValidationError, match="'weight:vision' is not a resource"):
+        state.settings_of_shell("demo-project")
 
 
 def test_functions_get_the_documented_settings() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from tests.support.console_browser import add_progress, log_entry
 from tests.support.console_site import Site
 from tests.support.html_tables import tables_of
-from tests.support.jobs import START
+from tests.support.jobs import CHIEF, START
 from trainmaster.console.pages.progress_section import values_over_steps
 from trainmaster.errors import TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricsDeniedError
@@ -213,6 +213,18 @@ def test_curves_over_steps_pair_metrics_with_the_step_of_their_period(site: Site
     compared = site.text(f"/compare?job={world.job_id}&x=step")
     assert "Curves over steps" in compared
     assert f'<a href="?job={world.job_id}#curves">Over the time since RUNNING' in compared
+
+
+def test_curves_of_an_ended_job_end_with_it(site: Site) -> None:
+    world = site.world
+    add(site, "metric/loss", [3.0, 2.0, 1.0], minutes_ago=2)
+    world.exit_program(CHIEF, 0)
+    world.deliver()
+    world.wait(600)
+    ended_at = world.job.ended_at
+    assert ended_at is not None
+    (end,) = re.findall(r'data-end="([^"]+)"', site.text(PATH).partition('id="timeline"')[0])
+    assert datetime.fromisoformat(end) == ended_at
 
 
 def test_step_that_was_repeated_after_a_restart_has_its_last_value() -> None:

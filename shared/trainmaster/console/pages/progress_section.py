@@ -101,6 +101,7 @@ def read_progress_section(
         curves = draw_curves_over_steps(lines_of_job(by_step), start, end, period_s)
     elif points:
         lines = lines_of_job(values_over_time(points))
+        end = _end_of_axis(lines, job, end)
         bands = read_bands(console, job, None, start, end) if lines else ()
         curves = draw_curves(lines, start, end, period_s, bands) if lines else None
     return ProgressSection(
@@ -110,6 +111,14 @@ def read_progress_section(
         curves=curves,
         has_steps=bool(by_step),
     )
+
+
+def _end_of_axis(lines: Lines[datetime], job: Job, read_until: datetime) -> datetime:
+    """Return the end of the job, or its last value: values are read for some time after the end."""
+    if job.ended_at is None:
+        return read_until
+    of_lines = [at for chart in lines.values() for line in chart for at in line.mean]
+    return min(max([job.ended_at, *of_lines]), read_until)
 
 
 def read_curves(
