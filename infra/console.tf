@@ -26,8 +26,6 @@ locals {
     console_operator = { acts = true, publishes = ["provision", "tune", "submit", "job-state"] }
   }
   installed_consoles = { for name, console in local.consoles : name => console if var.console }
-  viewing_consoles   = { for name, console in local.installed_consoles : name => console if !console.acts }
-  acting_consoles    = { for name, console in local.installed_consoles : name => console if console.acts }
 
   # IAP calls the services as its service agent.
   iap_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-iap.iam.gserviceaccount.com"
@@ -60,18 +58,14 @@ module "console" {
   source   = "./modules/event_function"
   for_each = local.installed_consoles
 
-  prefix            = local.name
-  name              = each.key
-  entry_point       = "console"
-  project           = var.project
-  region            = var.region
-  topics            = []
-  source_bucket     = google_storage_bucket.stage.name
-  source_object     = google_storage_bucket_object.console[0].name
-  service_account   = google_service_account.console[each.key].email
-  pusher            = google_service_account.pusher.email
-  pubsub_agent      = local.pubsub_agent
-  dead_letter_topic = google_pubsub_topic.dead_letter.id
+  installed     = local.installed
+  name          = each.key
+  entry_point   = "console"
+  topics        = []
+  source_object = google_storage_bucket_object.console[0].name
+  account       = google_service_account.console[each.key]
+  state         = each.value.acts ? "user" : "viewer"
+  publishes     = { for topic in each.value.publishes : topic => google_pubsub_topic.this[topic].id }
   environment = merge(local.environment, {
     TRAINMASTER_CONSOLE_AUDIENCE = "/projects/${data.google_project.this.number}/locations/${var.region}/services/${local.name}-${replace(each.key, "_", "-")}"
     TRAINMASTER_CONSOLE_ACTS     = tostring(each.value.acts)
@@ -80,10 +74,7 @@ module "console" {
   timeout_s     = 60
   concurrency   = 16
   max_instances = 2
-  builder       = google_service_account.builder.name
-  repository    = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
-
-  depends_on = [time_sleep.grants, google_firestore_database.this]
+  ready         = [time_sleep.grants, google_firestore_database.this]
 }
 
 # This version of Google's provider cannot switch IAP on for a service. Until the command has run, Cloud Run's own check refuses all users, and
@@ -132,40 +123,6 @@ resource "google_iap_web_cloud_run_service_iam_member" "operators" {
   depends_on = [terraform_data.iap]
 }
 
-resource "google_project_iam_member" "console_reads_state" {
-  for_each = local.viewing_consoles
-  project  = var.project
-  role     = "roles/datastore.viewer"
-  member   = google_service_account.console[each.key].member
-
-  dynamic "condition" {
-    for_each = local.databases
-    content {
-      title      = "own database only"
-      expression = "resource.name == '${condition.value}'"
-    }
-  }
-
-  depends_on = [time_sleep.identities]
-}
-
-resource "google_project_iam_member" "console_changes_state" {
-  for_each = local.acting_consoles
-  project  = var.project
-  role     = "roles/datastore.user"
-  member   = google_service_account.console[each.key].member
-
-  dynamic "condition" {
-    for_each = local.databases
-    content {
-      title      = "own database only"
-      expression = "resource.name == '${condition.value}'"
-    }
-  }
-
-  depends_on = [time_sleep.identities]
-}
-
 # Both consoles show the logs of jobs. Google has no role for these logs only.
 resource "google_project_iam_member" "console_reads_logs" {
   for_each = local.installed_consoles
@@ -197,25 +154,6 @@ resource "google_storage_bucket_iam_member" "console_reads_prices" {
     title      = "price list only"
     expression = "resource.name.startsWith('${local.objects}/prices/')"
   }
-
-  depends_on = [time_sleep.identities]
-}
-
-# Trainmaster's own lines in a job's log.
-resource "google_project_iam_member" "console_logs" {
-  for_each = local.acting_consoles
-  project  = var.project
-  role     = "roles/logging.logWriter"
-  member   = google_service_account.console[each.key].member
-
-  depends_on = [time_sleep.identities]
-}
-
-resource "google_pubsub_topic_iam_member" "console" {
-  for_each = var.console ? toset(local.consoles.console_operator.publishes) : toset([])
-  topic    = google_pubsub_topic.this[each.key].id
-  role     = "roles/pubsub.publisher"
-  member   = google_service_account.console["console_operator"].member
 
   depends_on = [time_sleep.identities]
 }

@@ -38,31 +38,43 @@ locals {
   }
 }
 
+# What all functions share, also the consoles and the webhooks.
+locals {
+  installed = {
+    prefix            = local.name
+    project           = var.project
+    region            = var.region
+    source_bucket     = google_storage_bucket.stage.name
+    pusher            = google_service_account.pusher.email
+    pubsub_agent      = local.pubsub_agent
+    dead_letter_topic = google_pubsub_topic.dead_letter.id
+    builder           = google_service_account.builder.name
+    repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
+    databases         = local.databases
+    identities        = time_sleep.identities.id
+  }
+}
+
 module "function" {
   source   = "./modules/event_function"
   for_each = local.functions
 
-  prefix            = local.name
-  name              = each.key
-  project           = var.project
-  region            = var.region
-  topics            = [for topic in each.value.topics : google_pubsub_topic.this[topic].name]
-  source_bucket     = google_storage_bucket.stage.name
-  source_object     = google_storage_bucket_object.source[each.key].name
-  service_account   = google_service_account.function[each.key].email
-  pusher            = google_service_account.pusher.email
-  pubsub_agent      = local.pubsub_agent
-  dead_letter_topic = google_pubsub_topic.dead_letter.id
-  environment       = local.environment
-  memory            = each.value.memory
-  timeout_s         = each.value.timeout_s
-  concurrency       = each.value.concurrency
-  max_instances     = each.value.max_instances
-  builder           = google_service_account.builder.name
-  repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
+  installed     = local.installed
+  name          = each.key
+  topics        = [for topic in each.value.topics : google_pubsub_topic.this[topic].name]
+  source_object = google_storage_bucket_object.source[each.key].name
+  account       = google_service_account.function[each.key]
+  # `upload` checks whether a job id is in use, and reads the trials of a tuning job that a new one continues.
+  state         = each.key == "upload" ? "viewer" : "user"
+  publishes     = merge({ for topic in local.publishes[each.key] : topic => google_pubsub_topic.this[topic].id }, { dead_letter = google_pubsub_topic.dead_letter.id })
+  environment   = local.environment
+  memory        = each.value.memory
+  timeout_s     = each.value.timeout_s
+  concurrency   = each.value.concurrency
+  max_instances = each.value.max_instances
 
   # A query without its index fails, so functions wait for all indexes that they query.
-  depends_on = [
+  ready = [
     time_sleep.grants, google_firestore_database.this, google_firestore_index.replicas, google_firestore_index.round_ends,
     google_firestore_index.jobs, google_firestore_index.job_lists, google_firestore_field.pending, google_firestore_field.failing,
     google_firestore_field.open_notifications,

@@ -1,7 +1,7 @@
 # Grants to service accounts and users. infra/grants.csv has them as rows, which a test compares with these files.
 
 locals {
-  # Topics that each function publishes to. All functions also publish to the dead-letter topic.
+  # Topics that each function publishes to, besides the dead-letter topic.
   publishes = {
     upload       = ["submit"]
     submit       = ["provision", "tune", "job-state"]
@@ -13,79 +13,11 @@ locals {
     tune         = ["provision", "tune", "job-state"]
     api          = ["provision", "tune", "job-state"]
   }
-  publications = merge([
-    for name, topics in local.publishes : { for topic in topics : "${name}-${topic}" => { function = name, topic = topic } }
-  ]...)
-
-  # All functions except `upload` write to the database.
-  stateful = toset([for name in keys(local.functions) : name if name != "upload"])
 
   worker_topics = toset(["vm-ready", "replica-exit", "maintenance"])
 
   # Prefix of the bucket's objects in conditions.
   objects = "projects/_/buckets/${google_storage_bucket.this.name}/objects"
-}
-
-resource "google_pubsub_topic_iam_member" "function" {
-  for_each = local.publications
-  topic    = google_pubsub_topic.this[each.value.topic].id
-  role     = "roles/pubsub.publisher"
-  member   = google_service_account.function[each.value.function].member
-
-  depends_on = [time_sleep.identities]
-}
-
-resource "google_pubsub_topic_iam_member" "function_dead_letter" {
-  for_each = local.functions
-  topic    = google_pubsub_topic.dead_letter.id
-  role     = "roles/pubsub.publisher"
-  member   = google_service_account.function[each.key].member
-
-  depends_on = [time_sleep.identities]
-}
-
-resource "google_project_iam_member" "state" {
-  for_each = local.stateful
-  project  = var.project
-  role     = "roles/datastore.user"
-  member   = google_service_account.function[each.key].member
-
-  dynamic "condition" {
-    for_each = local.databases
-    content {
-      title      = "own database only"
-      expression = "resource.name == '${condition.value}'"
-    }
-  }
-
-  depends_on = [time_sleep.identities]
-}
-
-# `upload` checks whether a job id is in use, and reads the trials of a tuning job that a new one continues.
-resource "google_project_iam_member" "upload_reads" {
-  project = var.project
-  role    = "roles/datastore.viewer"
-  member  = google_service_account.function["upload"].member
-
-  dynamic "condition" {
-    for_each = local.databases
-    content {
-      title      = "own database only"
-      expression = "resource.name == '${condition.value}'"
-    }
-  }
-
-  depends_on = [time_sleep.identities]
-}
-
-# Trainmaster's own lines in a job's log.
-resource "google_project_iam_member" "function_logs" {
-  for_each = local.stateful
-  project  = var.project
-  role     = "roles/logging.logWriter"
-  member   = google_service_account.function[each.key].member
-
-  depends_on = [time_sleep.identities]
 }
 
 # `upload` reads job files and writes NAME.error.json next to them. It has no access to other objects.

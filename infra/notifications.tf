@@ -36,22 +36,16 @@ module "webhook" {
   source   = "./modules/event_function"
   for_each = local.webhooks
 
-  prefix      = local.name
+  installed   = local.installed
   name        = each.key
   entry_point = "post_notification"
   description = "${local.title}: posts notifications of jobs to a webhook"
-  project     = var.project
-  region      = var.region
   topics      = [google_pubsub_topic.this["job-state"].name]
   filter      = each.value.filter
   # A subscription has the name of its topic; the second one of a topic needs another name.
   subscription_suffix = each.value.name == "webhook" ? "" : "-${each.value.name}"
-  source_bucket       = google_storage_bucket.stage.name
   source_object       = google_storage_bucket_object.webhook[each.key].name
-  service_account     = google_service_account.webhook[each.key].email
-  pusher              = google_service_account.pusher.email
-  pubsub_agent        = local.pubsub_agent
-  dead_letter_topic   = google_pubsub_topic.dead_letter.id
+  account             = google_service_account.webhook[each.key]
   environment         = { CONSOLE_ADDRESS = each.value.console }
   secrets             = { WEBHOOK_ADDRESS = each.value.secret }
   memory              = "256Mi"
@@ -59,10 +53,7 @@ module "webhook" {
   timeout_s           = 60
   concurrency         = 1
   max_instances       = 3
-  builder             = google_service_account.builder.name
-  repository          = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
-
-  depends_on = [time_sleep.grants, google_secret_manager_secret_iam_member.webhook]
+  ready               = [time_sleep.grants, google_secret_manager_secret_iam_member.webhook]
 }
 
 # Every function logs each decision once: a redelivered event has duplicate = true.

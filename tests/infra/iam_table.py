@@ -25,13 +25,13 @@ _MEMBERS: Final = (
     (r"google_service_account\.console\[\"?([\w.]+)\"?\]\.member", "{}"),
     (r"google_service_account\.(\w+)(?:\[each\.key\])?\.member", "{}"),
     (r"local\.iap_agent", "IAP's service agent"),
-    (r"(?:local|var)\.pubsub_agent", "Pub/Sub's service agent"),
+    (r"(?:local|var\.installed)\.pubsub_agent", "Pub/Sub's service agent"),
     (
         r"data\.google_storage_project_service_account\.this\.member",
         "Cloud Storage's service agent",
     ),
     (r"google_logging_project_sink\.(\w+)\.writer_identity", "log sink {}"),
-    (r"serviceAccount:\$\{var\.pusher\}", "pusher"),
+    (r"serviceAccount:\$\{var\.installed\.pusher\}", "pusher"),
     (r"allUsers", "anyone (the function checks the caller)"),
 )
 """Pattern of a `member` expression → its name in the table."""
@@ -107,20 +107,67 @@ def _grants_in(path: Path) -> Iterator[Grant]:
     for entry in load(path).get("resource", []):
         for kind, resources in entry.items():
             for body in resources.values():
-                if kind.strip('"').endswith("_iam_member"):
+                if not kind.strip('"').endswith("_iam_member"):
+                    continue
+                if "var.account" in body["member"]:
+                    for function in _functions():
+                        yield from _grants_to(function, body)
+                else:
                     yield from _expand(body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function or console, as infra/ calls the module event_function for it."""
+
+    member: str
+    state: str
+    """`user` or `viewer` of the database."""
+    publishes: tuple[str, ...]
+
+
+def _functions() -> Iterator[_Function]:
+    local = local_values()
+    calls = {
+        name.strip('"'): _text(call.get("state"))
+        for path in INFRA.glob("*.tf")
+        for module in load(path).get("module", [])
+        for name, call in module.items()
+    }
+    for name, topics in local["publishes"].items():
+        state = _chosen(calls["function"], f'each.key == "{name}"')
+        yield _Function(f"function {name}", state, (*strings(topics), "dead_letter"))
+    for name, console in local["consoles"].items():
+        state = _chosen(calls["console"], "each.value.acts" if console["acts"] else "")
+        yield _Function(name, state, tuple(strings(console["publishes"])))
+
+
+def _chosen(expression: str, fact: str) -> str:
+    """Return the value of `FACT ? "user" : "viewer"`."""
+    condition, then, otherwise = re.findall(r'^(.+) \? "(\w+)" : "(\w+)"$', expression)[0]
+    return str(then if condition == fact else otherwise)
+
+
+def _grants_to(function: _Function, body: dict[str, Any]) -> Iterator[Grant]:
+    """Yield the grants of a resource of the module event_function."""
+    if 'var.state == "user"' in body.get("count", "") and function.state != "user":
+        return
+    role = _text(body["role"]).replace("${var.state}", function.state)
+    if "for_each" in body:
+        for topic in function.publishes:
+            yield Grant(function.member, role, f"topic {topic}")
+    else:
+        yield Grant(function.member, role, "project")
 
 
 def _expand(body: dict[str, Any]) -> Iterator[Grant]:
     """Yield one grant for each key of the resource's `for_each`, or one if it has none."""
     for_each = _text(body.get("for_each", ""))
     for key in _keys(for_each):
-        function, _, topic = key.partition("→")
         arguments = {
             name: (
                 _text(value)
-                .replace("each.value.function", function)
-                .replace("each.value.topic", topic)
+                .replace("each.value.function", key)
                 .replace("each.value.name", f"[{key}]")
                 .replace("each.key", key)
             )
@@ -151,35 +198,16 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
 
 def _keys(for_each: str) -> list[str]:
     local = local_values()
-    if "local.publications" in for_each:
-        return [
-            f"{name}→{topic}"
-            for name, topics in local["publishes"].items()
-            for topic in strings(topics)
-        ]
-    if "local.stateful" in for_each:
-        return [name for name in local["functions"] if name != "upload"]
     if for_each == "google_pubsub_subscription.this":
         return [
             topic
             for function in local["functions"].values()
             for topic in strings(function["topics"])
         ]
-    if "consoles" in for_each:
-        return _console_keys(for_each, local["consoles"])
-    if "local.functions" in for_each:
-        return list(local["functions"])
+    if "local.installed_consoles" in for_each:
+        return list(local["consoles"])
     literals = str(local["worker_topics"]) if "local.worker_topics" in for_each else for_each
     return re.findall(r'"([\w./-]+)"', literals) or ["each.key"]
-
-
-def _console_keys(for_each: str, consoles: dict[str, Any]) -> list[str]:
-    if "publishes" in for_each:
-        return strings(consoles["console_operator"]["publishes"])
-    acting = {"viewing": (False,), "acting": (True,)}.get(
-        for_each.partition(".")[2].partition("_")[0], (True, False)
-    )
-    return [name for name, console in consoles.items() if console["acts"] in acting]
 
 
 def _users(for_each: str, member: str) -> str:

@@ -84,7 +84,7 @@ def test_grants_to_new_service_accounts_wait_until_iam_finds_the_accounts(graph:
     ours = {
         address
         for address, member in members.items()
-        if re.search(r"google_service_account|var\.pusher", member)
+        if re.search(r"google_service_account|var\.account|\.pusher", member)
     }
     sink = {address for address, member in members.items() if "writer_identity" in member}
     assert len(ours) > 8

@@ -1,4 +1,4 @@
-# One function, and a push subscription for each topic that it reads, with retry policy, dead letter and permissions.
+# One function: what it may do, and a push subscription for each topic that it reads, with retry policy and dead letter.
 
 terraform {
   required_providers {
@@ -10,26 +10,26 @@ terraform {
 
 resource "google_cloudfunctions2_function" "this" {
   # checkov:skip=CKV_GCP_124:Only the API is open to external clients. Functions that read a topic allow internal traffic only (tests/infra/test_plan.py).
-  name        = "${var.prefix}-${replace(var.name, "_", "-")}"
-  location    = var.region
+  name        = "${var.installed.prefix}-${replace(var.name, "_", "-")}"
+  location    = var.installed.region
   description = coalesce(var.description, "Trainmaster: functions/${coalesce(var.entry_point, var.name)}.py")
 
   build_config {
     runtime           = "python311"
     entry_point       = coalesce(var.entry_point, var.name)
-    service_account   = var.builder
-    docker_repository = var.repository
+    service_account   = var.installed.builder
+    docker_repository = var.installed.repository
 
     source {
       storage_source {
-        bucket = var.source_bucket
+        bucket = var.installed.source_bucket
         object = var.source_object
       }
     }
   }
 
   service_config {
-    service_account_email            = var.service_account
+    service_account_email            = var.account.email
     available_memory                 = var.memory
     available_cpu                    = var.cpu
     timeout_seconds                  = var.timeout_s
@@ -46,21 +46,59 @@ resource "google_cloudfunctions2_function" "this" {
       for_each = var.secrets
       content {
         key        = secret_environment_variables.key
-        project_id = var.project
+        project_id = var.installed.project
         secret     = secret_environment_variables.value
         version    = "latest"
       }
     }
   }
+
+  depends_on = [var.ready]
+}
+
+# Decisions are also lines of a job's log, so whoever writes to the database writes logs.
+resource "google_project_iam_member" "state" {
+  count   = var.state == null ? 0 : 1
+  project = var.installed.project
+  role    = "roles/datastore.${var.state}"
+  member  = var.account.member
+
+  dynamic "condition" {
+    for_each = var.installed.databases
+    content {
+      title      = "own database only"
+      expression = "resource.name == '${condition.value}'"
+    }
+  }
+
+  depends_on = [var.installed]
+}
+
+resource "google_project_iam_member" "logs" {
+  count   = var.state == "user" ? 1 : 0
+  project = var.installed.project
+  role    = "roles/logging.logWriter"
+  member  = var.account.member
+
+  depends_on = [var.installed]
+}
+
+resource "google_pubsub_topic_iam_member" "publishes" {
+  for_each = var.publishes
+  topic    = each.value
+  role     = "roles/pubsub.publisher"
+  member   = var.account.member
+
+  depends_on = [var.installed]
 }
 
 resource "google_cloud_run_service_iam_member" "pusher" {
   count    = length(var.topics) == 0 ? 0 : 1
-  project  = var.project
-  location = var.region
+  project  = var.installed.project
+  location = var.installed.region
   service  = google_cloudfunctions2_function.this.name
   role     = "roles/run.invoker"
-  member   = "serviceAccount:${var.pusher}"
+  member   = "serviceAccount:${var.installed.pusher}"
 }
 
 resource "google_pubsub_subscription" "this" {
@@ -75,7 +113,7 @@ resource "google_pubsub_subscription" "this" {
     push_endpoint = google_cloudfunctions2_function.this.service_config[0].uri
 
     oidc_token {
-      service_account_email = var.pusher
+      service_account_email = var.installed.pusher
       audience              = google_cloudfunctions2_function.this.service_config[0].uri
     }
   }
@@ -86,7 +124,7 @@ resource "google_pubsub_subscription" "this" {
   }
 
   dead_letter_policy {
-    dead_letter_topic     = var.dead_letter_topic
+    dead_letter_topic     = var.installed.dead_letter_topic
     max_delivery_attempts = 100 # at one per minute, enough for a failure of more than an hour
   }
 
@@ -99,5 +137,5 @@ resource "google_pubsub_subscription_iam_member" "moved_by_pubsub" {
   for_each     = google_pubsub_subscription.this
   subscription = each.value.name
   role         = "roles/pubsub.subscriber"
-  member       = var.pubsub_agent
+  member       = var.installed.pubsub_agent
 }

@@ -1,10 +1,50 @@
-variable "name" {
-  description = "Name of the module in functions/, such as vm_ready."
-  type        = string
+variable "installed" {
+  description = <<-EOT
+    What all functions of the installation share. prefix: beginning of the names of everything that the installation owns. source_bucket:
+    has the archives. pusher: e-mail address of the service account with which Pub/Sub calls functions. pubsub_agent: IAM member of Pub/Sub's
+    service agent, which moves undeliverable messages to dead_letter_topic. builder: resource name of the service account with which Cloud
+    Build builds functions. repository: id of the Artifact Registry repository for their images. databases: those to which a condition
+    restricts a function; empty: no condition. identities: id of the wait after which IAM finds the service accounts.
+  EOT
+  type = object({
+    prefix            = string
+    project           = string
+    region            = string
+    source_bucket     = string
+    pusher            = string
+    pubsub_agent      = string
+    dead_letter_topic = string
+    builder           = string
+    repository        = string
+    databases         = list(string)
+    identities        = string
+  })
 }
 
-variable "prefix" {
-  description = "Beginning of the names of everything that the installation owns."
+variable "account" {
+  description = "The function's service account."
+  type        = object({ email = string, member = string })
+}
+
+variable "state" {
+  description = "What the function may do in the database: user, viewer, or null. A user also writes logs."
+  type        = string
+  default     = null
+}
+
+variable "publishes" {
+  description = "Topics that the function may publish to: name => id."
+  type        = map(string)
+  default     = {}
+}
+
+variable "ready" {
+  description = "What must exist before the function does. Its grants do not wait for that."
+  type        = any
+}
+
+variable "name" {
+  description = "Name of the module in functions/, such as vm_ready."
   type        = string
 }
 
@@ -14,43 +54,12 @@ variable "entry_point" {
   default     = null
 }
 
-variable "project" {
-  type = string
-}
-
-variable "region" {
-  type = string
-}
-
 variable "topics" {
   description = "Names of the topics whose messages are pushed to the function. Empty for a function that clients call."
   type        = list(string)
 }
 
-variable "source_bucket" {
-  type = string
-}
-
 variable "source_object" {
-  type = string
-}
-
-variable "service_account" {
-  description = "E-mail address of the function's service account."
-  type        = string
-}
-
-variable "pusher" {
-  description = "E-mail address of the service account with which Pub/Sub calls the function."
-  type        = string
-}
-
-variable "pubsub_agent" {
-  description = "IAM member of Pub/Sub's service agent, which moves undeliverable messages to the dead-letter topic."
-  type        = string
-}
-
-variable "dead_letter_topic" {
   type = string
 }
 
@@ -79,16 +88,6 @@ variable "concurrency" {
 
 variable "max_instances" {
   type = number
-}
-
-variable "builder" {
-  description = "Resource name of the service account with which Cloud Build builds the function."
-  type        = string
-}
-
-variable "repository" {
-  description = "Id of the Artifact Registry repository for the function's image."
-  type        = string
 }
 
 variable "description" {

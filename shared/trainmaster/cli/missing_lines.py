@@ -64,8 +64,8 @@ def count_missing(page: ReadPage, job: Job) -> Sequence[str]:
 
 
 def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
-    """Return a sentence for each replica whose log was not complete when its last exit was
-    published: no entry of the log may say so.
+    """Return a sentence for each replica whose log was refused when its last exit was published: no
+    entry of the log may say so.
     """
     last: dict[ReplicaId, ReplicaExited] = {}
     for entry in entries:
@@ -75,10 +75,10 @@ def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
 
 
 def _unlogged(event: ReplicaExited) -> str:
-    problem = f": {event.log_problem}" if event.log_problem else ""
     return (
-        f"When {event.subject.replica_id.words} exited, Cloud Logging had not accepted"
-        f" {_lines(event.unlogged_lines)} of it{problem}. They may be missing in the log."
+        f"When {event.subject.replica_id.words} exited, Cloud Logging had not accepted the last"
+        f" {_lines(event.unlogged_lines)} of its log: {event.log_problem}. They may have arrived"
+        " since."
     )
 
 

@@ -117,6 +117,28 @@ def test_split_brain_unreachable_zone_that_was_left_holds_the_replicas_that_ran_
     assert running(world, CHIEF) == [B]
 
 
+@pytest.mark.parametrize("name", SPECS)
+def test_zone_that_was_left_empty_holds_no_replica(name: str) -> None:
+    fleet = FrozenFleet()
+    world = started(fleet, name)
+    fleet.outcome = STOCKOUT
+    world.deliver()
+    assert world.job.zone == B
+    world.report_all_ready()
+    pass_minutes(world, 2)
+    assert (world.state, running(world, CHIEF)) == ("RUNNING", [B])
+    fleet.unreachable_zones = {A}
+    world.send("maintenance", CHIEF, cause="preemption")
+    pass_minutes(world, 2)
+    world.send("vm-ready", CHIEF)
+    pass_minutes(world, 2)
+    assert running(world, CHIEF) == [B], "no VM was left there"
+    assert "No VM of the job is left in us-central1-a." in [
+        entry.decision.text for entry in world.ledger
+    ]
+    world.check()
+
+
 @pytest.mark.parametrize("options", [{}, {"independentReplicas": True}], ids=["gang", "alone"])
 def test_zombie_insert_after_a_move_starts_no_program(options: dict[str, Any]) -> None:
     """A delivery is frozen within its insert until another one has moved the job."""

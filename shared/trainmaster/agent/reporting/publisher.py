@@ -164,9 +164,12 @@ class Outbox:
                 self._on_accepted(head)
 
     def _with_unlogged(self, event: Event) -> Event:
-        """Add to an exit how many lines its log lacks, which that log may never show."""
+        """Add to an exit how many lines its log refuses, which that log may never show.
+
+        Lines that are only late arrive after the exit, or are counted in the log.
+        """
         unlogged = self._console.unlogged()
-        if not event.is_final or not unlogged.lines:
+        if not event.is_final or not (unlogged.lines and unlogged.problem):
             return event
         more = {"unlogged_lines": unlogged.lines, "log_problem": unlogged.problem[:PROBLEM_CHARS]}
         return replace(event, body={**event.body, **more})

@@ -23,6 +23,7 @@ from trainmaster.core.actions.job_actions import (
     FailJob,
     JobAction,
     NoteCost,
+    NoteEmptyZones,
     ReleaseMachines,
     RerunJob,
     SaveRound,

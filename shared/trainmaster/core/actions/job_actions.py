@@ -204,6 +204,13 @@ class NoteCost:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteEmptyZones:
+    """Note that no program of the job runs in any zone that it has left."""
+
+    kind: Literal["note_empty_zones"] = "note_empty_zones"
+
+
+@dataclass(frozen=True, slots=True)
 class SetLabels:
     """Replace all labels of the job."""
 
@@ -247,6 +254,7 @@ JobAction = (
     | FailJob
     | CancelJob
     | NoteCost
+    | NoteEmptyZones
     | SetLabels
     | DeleteJob
     | ReleaseMachines

@@ -26,6 +26,7 @@ from trainmaster.core.events.job_events import (
     VmsNotCreated,
     VmsOutOfReach,
     VmsQueued,
+    ZonesEmptied,
 )
 from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import (
@@ -61,6 +62,7 @@ JobEvent = (
     | VmsNotCreated
     | VmsOutOfReach
     | VmsQueued
+    | ZonesEmptied
     | CancelRequested
     | CostChecked
     | LabelsChanged

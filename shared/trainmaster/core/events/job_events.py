@@ -234,6 +234,25 @@ class VmsOutOfReach(JobEventBase):
 
 
 @dataclass(frozen=True, slots=True)
+class ZonesEmptied(JobEventBase):
+    """A complete listing shows no VM of the job in the zones that it has left.
+
+    A VM of a late insert that comes to light there afterwards is held, and deleted.
+    """
+
+    job_id: str
+    attempt: int
+    round: int
+    """The placement round of the listing."""
+    at: datetime
+    kind: Literal["zones_emptied"] = "zones_emptied"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-emptied-{self.round}"
+
+
+@dataclass(frozen=True, slots=True)
 class MachinesReleased(JobEventBase):
     """The machines that an ended job keeps are needed no longer, or for something else."""
 

@@ -22,9 +22,22 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
+from trainmaster.core.actions import (
+    Budget,
+    ContinueProvisioning,
+    FailJob,
+    Ignore,
+    NoteEmptyZones,
+    RerunJob,
+)
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
-from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
+from trainmaster.core.events import (
+    CapacityErrorKind,
+    VmsNotCreated,
+    VmsOutOfReach,
+    VmsQueued,
+    ZonesEmptied,
+)
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import goes_on, is_member
@@ -82,6 +95,16 @@ def judge_vms_out_of_reach(state: State, event: VmsOutOfReach, now: datetime) ->
     """Record that Google cannot list the VMs of a zone, so that nothing is done to them."""
     text = f"{event.problem}: changes of this job's VMs wait until that ends."
     return Decision(Rule.CAPACITY, Reason.OUT_OF_REACH, text, Ignore())
+
+
+def judge_zones_emptied(state: State, event: ZonesEmptied, now: datetime) -> Decision:
+    """Note that no program runs in the zones that the job has left, unless it has moved again."""
+    job = state.job
+    if (event.attempt, event.round) != (job.attempt, job.placement.round):
+        return stale(Reason.OUTDATED, "The job has requested VMs since the listing.")
+    zones = " and ".join(left.zone for left in job.placement.left)
+    text = f"No VM of the job is left in {zones}."
+    return Decision(Rule.CAPACITY, Reason.ZONES_EMPTIED, text, NoteEmptyZones())
 
 
 def provisioning_deadline(job: Job) -> datetime | None:

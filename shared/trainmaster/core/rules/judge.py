@@ -47,6 +47,7 @@ from trainmaster.core.events import (
     VmsNotCreated,
     VmsOutOfReach,
     VmsQueued,
+    ZonesEmptied,
 )
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import current_incarnation, is_member
@@ -55,6 +56,7 @@ from trainmaster.core.rules.capacity import (
     judge_vms_not_created,
     judge_vms_out_of_reach,
     judge_vms_queued,
+    judge_zones_emptied,
 )
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
 from trainmaster.core.rules.kept_machines import judge_release
@@ -105,6 +107,7 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     VmsNotCreated: judge_vms_not_created,
     VmsOutOfReach: judge_vms_out_of_reach,
     VmsQueued: judge_vms_queued,
+    ZonesEmptied: judge_zones_emptied,
     CancelRequested: judge_cancel,
     CostChecked: judge_cost,
     DeadlinePassed: judge_deadline,

@@ -241,4 +241,4 @@ def judge_missing_member(state: State, event: MemberMissing, now: datetime) -> D
     text = (
         f"Round {event.round} ended: the VM of {who} was lost as the round began. Free of charge."
     )
-    return Decision(Rule.ROUND, Reason.MEMBER_MISSING, text, StopRound(event.round, replica.key))
+    return Decision(Rule.ROUND, Reason.GONE, text, StopRound(event.round, replica.key))

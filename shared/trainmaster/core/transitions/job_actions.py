@@ -24,6 +24,7 @@ from trainmaster.core.actions import (
     FailJob,
     JobAction,
     NoteCost,
+    NoteEmptyZones,
     ReleaseMachines,
     RerunJob,
     SaveRound,
@@ -89,7 +90,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case CancelJob():
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
-        case NoteCost() | SetLabels():
+        case NoteCost() | NoteEmptyZones() | SetLabels():
             return _noted(job, action)
         case DeleteJob() | ReleaseMachines():
             return _release(state, action, now)
@@ -161,9 +162,14 @@ def _must_be_held(job: Job, number: int) -> None:
         raise IllegalTransitionError(f"round {number} is not held: {job.round}")
 
 
-def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
-    """Write the labels, or what the job has cost and when that is computed next."""
+def _noted(job: Job, action: NoteCost | NoteEmptyZones | SetLabels) -> Change:
+    """Write the labels, which zones are empty, or what the job has cost and when that is computed
+    next.
+    """
     version = job.version + 1
+    if isinstance(action, NoteEmptyZones):
+        placement = _nothing_older_runs(job.placement)
+        return Change(replace(job, placement=placement, version=version))
     if isinstance(action, SetLabels):
         return Change(
             replace(
@@ -210,8 +216,8 @@ def _placed(job: Job, zone_index: int) -> Placement:
 
 
 def _nothing_older_runs(placement: Placement) -> Placement:
-    """Return the placement once all members of a round are ready: no program of an earlier round
-    runs anywhere.
+    """Return the placement once nothing runs in the zones that the job has left: all members of a
+    round are ready, or no VM is left there.
     """
     return replace(placement, left=tuple(replace(left, may_run=False) for left in placement.left))
 

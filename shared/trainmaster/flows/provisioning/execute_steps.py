@@ -21,6 +21,7 @@ from trainmaster.core.events import (
     VmsNotCreated,
     VmsOutOfReach,
     VmsQueued,
+    ZonesEmptied,
 )
 from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.gang import required_replicas
@@ -135,6 +136,20 @@ def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
         deps.store.entry(job_id, event.key) is None
     ):  # a read is cheaper than another commit each minute
         record(event, deps)
+
+
+def record_empty_zones(job: Job, vms: Sequence[Vm], deps: Deps) -> bool:
+    """Record that no VM is left in the zones in which programs of the job may run still, and return
+    True. `vms` are all that a complete listing shows. False: some are left, or it is known.
+
+    A synchronous job needs no listing: the begin of a round proves the same.
+    """
+    zones = {left.zone for left in job.placement.left if left.may_run}
+    is_over = job.plan.is_synchronous or job.state.is_terminal
+    if is_over or not zones or any(vm.zone in zones for vm in vms):
+        return False
+    emptied = ZonesEmptied(job.job_id, job.attempt, job.placement.round, deps.clock())
+    return record(emptied, deps).is_new
 
 
 def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) -> bool:

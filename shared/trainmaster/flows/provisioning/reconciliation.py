@@ -68,6 +68,7 @@ from trainmaster.flows.provisioning.execute_steps import (
     Inserts,
     execute_step,
     record_capacity_errors,
+    record_empty_zones,
     record_out_of_reach,
     record_queued_vms,
     record_unreachable_zone,
@@ -258,9 +259,7 @@ class _Delivery:
         if _newer(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
-        hidden = [
-            left.zone for left in job.placement.left if left.may_run and left.zone in unreachable
-        ]
+        hidden = self._hidden_zones(job, vms, unreachable)
         steps = plan(state, vms, now, self.inserts.created, may_start=not hidden)
         if job.zone in unreachable:
             if not may_run_where_requested(state) and record_unreachable_zone(
@@ -285,6 +284,19 @@ class _Delivery:
             is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         return self._progress(steps, loaded)
+
+    def _hidden_zones(
+        self, job: Job, vms: Sequence[Vm], unreachable: Sequence[str]
+    ) -> Sequence[str]:
+        """Return the zones in which programs of the job may run that this listing does not show.
+
+        If it is complete, record in which zones none is left.
+        """
+        if not unreachable and record_empty_zones(job, vms, self.deps):
+            self.loaded = None
+        return [
+            left.zone for left in job.placement.left if left.may_run and left.zone in unreachable
+        ]
 
     def _delete_newer(self, vms: tuple[Vm, ...]) -> _Next:
         """Read the state after the listing.

@@ -151,7 +151,7 @@ def test_completed_member_is_recalled_when_its_round_ends() -> None:
 def test_member_that_awaits_its_vm_ends_a_running_round() -> None:
     missing = a_replica(WORKER_0, ReplicaState.REPLACING, vm_generation=2)
     event = MemberMissing("digits_1", 1, 2, WORKER_0, NOW)
-    assert summarize(judge(running(2, missing), event, NOW)) == "7 stop_round member_missing"
+    assert summarize(judge(running(2, missing), event, NOW)) == "7 stop_round gone"
     assert summarize(judge(running(2), event, NOW)) == "1 ignore nothing_to_do"
     assert summarize(judge(held(3, missing), event, NOW)) == "1 ignore nothing_to_do"
 
