@@ -27,9 +27,9 @@ from trainmaster.flows.job_creation.intake import (
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.job_document import job_id_of, read_document, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Incidents, JobQueries, Rejection
+from trainmaster.ports.store_values import REJECTED
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -156,7 +156,7 @@ def _reject(
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
     kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
     store.reject(Rejection(key, submission, job_id, kept, now))
-    return PermanentError(topics.REJECTED + " ".join(problems))
+    return PermanentError(REJECTED + " ".join(problems))
 
 
 def on_message(message: Message, deps: CreationDeps) -> None:

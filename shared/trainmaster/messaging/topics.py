@@ -22,6 +22,3 @@ SWEEP: Final = "trainmaster-sweep"
 JOB_STATE: Final = "trainmaster-job-state"
 """For subscribers of the installation (docs/notifications.md). No function reads it."""
 DEAD_LETTER: Final = "trainmaster-dead-letter"
-
-REJECTED: Final = "rejected: "
-"""Beginning of the reason of a dead letter that is a submission with a mistake of its sender."""

@@ -20,6 +20,7 @@ from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 from trainmaster.gcp.tools.inspected_resources import Subscription
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
+from trainmaster.ports.store_values import REJECTED
 
 ATTEMPTS_MIN: Final = 5
 """Source: the smallest number of delivery attempts that Pub/Sub accepts.
@@ -156,7 +157,7 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
         yield problem(f"subscription {topic} expires when it is not used", REPAIR_IT)
         return
     letters = DeadLetterBox(inspection.project).list_letters()
-    rejected = [letter for letter in letters if letter.reason.startswith(topics.REJECTED)]
+    rejected = [letter for letter in letters if letter.reason.startswith(REJECTED)]
     others = len(letters) - len(rejected)
     if others:
         yield problem(
