@@ -36,7 +36,7 @@ from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
-from trainmaster.presentation.explanation import explanation
+from trainmaster.presentation.explanation import explanation, unconfirmed
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.quiet import read_quiet
@@ -188,9 +188,11 @@ def _print_next_steps(
 ) -> None:
     """Print what the job waits for. `replicas`: those to look at."""
     wait = _wait_of(store, state.job)
-    for sentence in with_failures(failing, next_steps(state.job, replicas, ledger, wait)):
+    for sentence in with_failures(
+        failing, next_steps(state.job, replicas, ledger, wait, state.machine_set)
+    ):
         say(f"Next: {sentence}")
-    pending = store.pending_keys(state.job.job_id)
+    pending = unconfirmed(state, store.pending_keys(state.job.job_id))
     if pending:
         say(
             f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again"
