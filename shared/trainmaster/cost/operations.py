@@ -51,12 +51,11 @@ READS_PER_SWEEP: Final = 6
 """Reads per running job and minute. Source: decision 31."""
 READS_PER_EVENT: Final = 2
 """The job and the replica."""
-READS_PER_EFFECT: Final = 3
-"""The entry: whether it is pending, and as one of the pending entries in both rounds of a delivery.
-"""
-READS_PER_DELIVERY: Final = 5
-"""Besides the replicas: the job, its lease, and queries for pending entries, each of which is
-charged as one read if it finds none.
+READS_PER_EFFECT: Final = 2
+"""The entry: whether it is pending, and as one of the pending entries when a delivery ends."""
+READS_PER_DELIVERY: Final = 8
+"""Besides the replicas: the job, its lease, and the counts of pending entries and the query for
+them, each of which is charged as one read if there is none.
 """
 
 
