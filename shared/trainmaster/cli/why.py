@@ -92,8 +92,7 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    missing = missing_lines(state.job) if replica_id is None else ()
-    for sentence in (*unlogged_lines(ledger), *missing):
+    for sentence in _log_gaps(state.job, ledger, replica_id):
         warn(sentence)
     if ending:
         say(f"What to do: {ending.advice}")
@@ -124,7 +123,17 @@ def _print_as_json(
     quiet = read_metrics(read_quiet, state.job, "whether the program prints")
     if quiet:
         view["quiet"] = quiet.view()
+    gaps = _log_gaps(state.job, ledger, replica_id)
+    if gaps:
+        view["logGaps"] = gaps
     print_json(view)
+
+
+def _log_gaps(
+    job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None
+) -> Sequence[str]:
+    """Return a sentence for each known gap of the log; of one replica, none."""
+    return () if replica_id else (*unlogged_lines(ledger), *missing_lines(job))
 
 
 def _wait_of(store: Store, job: Job) -> Wait | None:
