@@ -45,9 +45,18 @@ class Agents:
         attempt = vm.directive.attempt
         incarnation = vm.directive.incarnation
         now = datetime.now(UTC)
-        document = event_body(vm, job_id, None, (attempt, incarnation), now, fields)
+        key = (attempt, incarnation)
+        document = event_body(vm, job_id, host=None, key=key, at=now, details=fields)
         task = f"{vm.replica_id.task_type}/{vm.replica_id.index}"
-        identity = VmIdentity(ACCOUNT, self.project, 1, vm.zone, int(vm.instance_id), vm.name, now)
+        identity = VmIdentity(
+            ACCOUNT,
+            self.project,
+            project_number=1,
+            zone=vm.zone,
+            instance_id=int(vm.instance_id),
+            instance_name=vm.name,
+            created_at=now,
+        )
         audience = f"trainmaster/{self.project}/{job_id}/{attempt}/{task}/{incarnation}"
         token = self.issuer.identity_token(identity, audience, full=True, now=now)
         return Message(json.dumps(document).encode(), split_token(token), "1", now)

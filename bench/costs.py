@@ -68,14 +68,14 @@ class PhaseCost:
 PHASES: Final = {
     "submission": PhaseCost(
         "a submission, until all VMs are requested",
-        reads=Formula(18, 2),
+        reads=Formula(19, 1),
         writes=Formula(7, 1),
         deletes=Formula(1),
         invocations=Formula(2),
     ),
     "start": PhaseCost(
         "N reports of agents, until the job is RUNNING",
-        reads=Formula(8, 4),
+        reads=Formula(9, 4),
         writes=Formula(4, 2),
         deletes=Formula(1),
         invocations=Formula(2, 1),
@@ -96,14 +96,14 @@ PHASES: Final = {
     ),
     "rerun": PhaseCost(
         "one program fails in a job with `restartJobOnWorkerRestart`, until the next attempt runs",
-        reads=Formula(35, 9),
+        reads=Formula(34, 9),
         writes=Formula(12, 6),
         deletes=Formula(3),
         invocations=Formula(6, 2),
     ),
     "end": PhaseCost(
         "N exits with status 0, the chief's last, until no VM is left",
-        reads=Formula(6, 7),
+        reads=Formula(10, 5),
         writes=Formula(3, 3),
         deletes=Formula(2),
         invocations=Formula(0, 2),

@@ -56,6 +56,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "round_ends": lambda store, world: store.round_ends(world.job_id, "1-1"),
     "losses_after": lambda store, world: store.losses_after(world.job_id, "1-2-held", "submitted"),
     "count_ready_for": lambda store, world: store.count_ready_for(world.job_id, "1-1", 0),
+    "count_pending": lambda store, world: store.count_pending(world.job_id),
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),
     "ledger": lambda store, world: store.ledger(world.job_id),
@@ -261,7 +262,7 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
         for field in plan.of("google_firestore_field").values()
         if field.get("ttl_config")
     }
-    collections = ("replicas", "ledger", "rejections", "capacity")
+    collections = ("replicas", "ledger", "rejections", "capacity", "machines")
     assert policies == {*((name, EXPIRE_AT) for name in collections), ("leases", "expires_at")}
 
 

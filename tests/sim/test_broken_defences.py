@@ -328,7 +328,7 @@ BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (
     (restart_without_limit, replace(PROGRAMS, fail=1.0), 4),
     (start_members_of_a_held_round, PROGRAMS, 1),
     (report_no_end, MESSAGES, 115),
-    (ignore_admission_token, replace(QUEUE, suspend=0.5), 140),
+    (ignore_admission_token, replace(QUEUE, suspend=0.5), 1108),
     (admit_in_any_order, QUEUE, 0),
     (complete_slice_with_first_host, SLICES, 0),
     (give_events_of_all_hosts_one_key, SLICES, 0),

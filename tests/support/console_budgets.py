@@ -45,7 +45,7 @@ def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: i
 def prepare(site: LargeConsole, jobs: int, replicas: int, trials: int) -> None:
     """Submit jobs, of which two have run, and a tuning job."""
     for number in range(jobs):
-        site.submit(f"digits_{number:05d}", {"trainingInput": _SMALL})
+        site.submit(f"digits_{number:05d}", {"trainingInput": SMALL_JOB})
     site.run("small", 3, 3)
     site.run("large", replicas, 1)
     site.tune("tuned", trials, 8)
@@ -118,7 +118,7 @@ def _static_kb() -> float:
     return sum(len(gzip.compress(path.read_bytes())) for path in files) / 1_000
 
 
-_SMALL: Final = {
+SMALL_JOB: Final = {
     "scaleTier": "BASIC",
     "packageUris": ["gs://bucket/trainer-0.1.tar.gz"],
     "pythonModule": "trainer.task",

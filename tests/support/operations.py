@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from tests.support.counting import Counts, counting_store
+from bench.counting import Counts, counting_store
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster_local.memory.store import MemoryStore
@@ -18,44 +18,13 @@ MESSAGE_S: Final = 0.01
 """Time between two messages of a gang: all of its agents report within a second."""
 
 
-class WriteCountingStore(MemoryStore):
-    """Counts the documents that are written and deleted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes = self.deletes = 0
-
-    def commit(self, loaded: Any, entry: Any, change: Any, admission_token: Any = None) -> None:
-        super().commit(loaded, entry, change, admission_token)
-        self.writes += (
-            1 + (change.job is not None) + len(change.replicas) + (admission_token is not None)
-        )
-
-    def note_outcome(self, outcome: Any) -> None:
-        super().note_outcome(outcome)
-        self.writes += 1
-
-    def mark_done(self, job_id: str, keys: Any, at: Any, tokens: Any = None) -> None:
-        super().mark_done(job_id, keys, at, tokens)
-        self.writes += len(keys)
-
-    def take_lease(self, name: str, now: Any, expires_at: Any, holder: str = "") -> Any:
-        lease = super().take_lease(name, now, expires_at, holder)
-        self.writes += lease is not None
-        return lease
-
-    def release_lease(self, lease: Any) -> None:
-        super().release_lease(lease)
-        self.deletes += 1
-
-
 @dataclass
 class CountedWorld:
     """A job whose control plane is counted."""
 
     world: World = field(default_factory=World)
     counts: Counts = field(default_factory=Counts)
-    store: WriteCountingStore = field(default_factory=WriteCountingStore)
+    store: MemoryStore = field(default_factory=MemoryStore)
     messages: int = 0
     """Messages that agents sent, and the submission."""
     published: int = 0

@@ -103,7 +103,7 @@ class Cloud:
             if earlier:
                 return earlier
             properties = self._properties(zone, body)
-            room_left = self._room(zone, properties, 1) - 1
+            room_left = self._room(zone, properties, 1) - 1  # negative: no capacity
             shortage = self.capacity.shortage(zone, properties, room_left)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
@@ -124,7 +124,8 @@ class Cloud:
             room = self._room(zone, properties, len(names))
             if room >= int(body.get("minCount") or len(names)):
                 names = names[:room]
-            shortage = self.capacity.shortage(zone, properties, room - len(names))
+            room_left = room - len(names)  # negative: no capacity
+            shortage = self.capacity.shortage(zone, properties, room_left)
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             operation = self.operations.begin(

@@ -1,5 +1,7 @@
-"""Descriptors and points in a SQLite file, with the checks that depend on earlier writes: kind,
-type, order, rate.
+"""Descriptors and points of Cloud Monitoring's emulator in a SQLite file, with the checks that
+depend on earlier writes: kind, type, order, rate.
+
+Series belong to a project. Descriptors are those of all projects.
 """
 
 from __future__ import annotations

@@ -83,11 +83,13 @@ class MemoryStore(Incidents, Leases):
             found = stored.replicas.get(replica or "")
             return self._loaded(State(stored.job, (found,) if found else ()))
 
-    def load_attempt(self, job_id: str) -> Loaded | None:
+    def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
         with self._lock:
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
+            if if_needed and not stored.job.needs_replicas:
+                return replace(self._loaded(State(stored.job)), read_at=self._commits)
             # The replicas were written in the order of the plan, and a dict keeps that order.
             replicas = tuple(
                 replica
@@ -195,6 +197,9 @@ class MemoryStore(Incidents, Leases):
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._jobs[job_id].pending) if job_id in self._jobs else ()
+
+    def count_pending(self, job_id: str) -> int:
+        return len(self.pending_keys(job_id))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
         job_id = loaded.state.job.job_id

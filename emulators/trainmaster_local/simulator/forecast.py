@@ -54,7 +54,9 @@ class Forecast:
     restarts: Percentiles
     """Of one program, or of those of a gang together."""
     replacements: Percentiles
+    """VMs that were created in the place of another one."""
     reruns: Percentiles
+    """Restarts of the whole job, each with a new attempt."""
     messages: dict[str, int]
     """The three most frequent error messages, with the number of their histories."""
 
@@ -97,10 +99,13 @@ def summarize(outcomes: Sequence[Outcome]) -> Forecast:
 def _restarts(outcome: Outcome) -> int:
     """Return how often a program was restarted alone, or those of a gang together.
 
-    The first round of a rerun is counted as a rerun.
+    A gang restarts in a round. Its first round is no restart: the decision that the job runs begins
+    it, and not `begin_round`. The first round of each rerun is counted as the rerun. A job whose
+    programs restart alone has no rounds, but may have reruns.
     """
-    rounds = outcome.decisions["begin_round"] - (outcome.attempts - 1)
-    return outcome.decisions["restart_replica"] + max(0, rounds)
+    reruns = outcome.attempts - 1
+    restarts_of_gang = max(0, outcome.decisions["begin_round"] - reruns)
+    return outcome.decisions["restart_replica"] + restarts_of_gang
 
 
 def _percentiles(values: Sequence[float]) -> Percentiles:

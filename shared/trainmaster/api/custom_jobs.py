@@ -23,11 +23,17 @@ class CustomJobs(VertexResource):
         return job.tuning is None and job.trial_of is None
 
     def specification(self, job: Job) -> Json:
+        """Return the fields of the job that its submitter set.
+
+        What to run is shown as `jobSpec`, also if a job file has it at the top level, or a pipeline
+        as its `trainingTaskInputs`.
+        """
         document = json.loads(job.spec_json)
         kind = detect_kind(document)
+        with_body_field = kind.wrapped(document)
         return {
             **super().specification(job),
-            "jobSpec": get_field(kind.wrapped(document), kind.sent_body),
+            "jobSpec": get_field(with_body_field, kind.sent_body),
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,10 +23,6 @@ app = typer.Typer(
     help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True
 )
 
-NONE: Final = (
-    "No dead letters arrived within 5 seconds. If your connection is slow, one of many megabytes"
-    " may be on its way: repeat the command after a minute."
-)
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")
 ]
@@ -38,7 +34,7 @@ def list_(form: OutputFormat = Format.TABLE) -> None:
     """List the messages, the oldest first."""
     letters = _open_box().list_letters()
     if not letters:
-        complain(NONE)
+        _complain_of_none()
     rows = [(letter.id, _time(letter.at), letter.topic or "-", letter.reason) for letter in letters]
     print_result(form, map(_describe, letters), ("id", "since", "topic", "reason"), rows)
 
@@ -64,6 +60,8 @@ def replay(ids: Ids = None, everything: All = False) -> None:
     """Handle messages again. Repeating it is safe: an event is recorded only once."""
     from trainmaster.cli.dead_letter_replay import replay_agent_event
 
+    # The others are published again. An agent's event would be rejected then: its identity token
+    # has expired.
     replayed = _open_box().replay(_selected(ids, everything), replay_agent_event)
     _report("replayed", replayed.done)
     for letter, reason in replayed.kept:
@@ -98,7 +96,16 @@ def _report(action: str, letters: Sequence[DeadLetter]) -> None:
     for letter in letters:
         say(f"{action} {letter.id} ({letter.topic or 'unknown topic'})")
     if not letters:
-        complain(NONE)
+        _complain_of_none()
+
+
+def _complain_of_none() -> None:
+    from trainmaster.gcp.tools.dead_letter_box import PULL_S
+
+    complain(
+        f"No dead letters arrived within {PULL_S:.0f} seconds. If your connection is slow, one of"
+        " many megabytes may be on its way: repeat the command after a minute."
+    )
 
 
 def _describe(letter: DeadLetter) -> dict[str, object]:

@@ -176,7 +176,7 @@ def _ask_installation(
     except PermanentError as error:
         complain(f"Prices and zones are not known: {error}")
         return regions, Unknown(str(error)), None
-    from trainmaster.cli.doctor.checks import open_inspection
+    from trainmaster.cli.doctor.inspecting import open_inspection
     from trainmaster.gcp.tools.inspection import InspectionError
     from trainmaster.settings import settings
     from trainmaster.wiring.price_list import price_list

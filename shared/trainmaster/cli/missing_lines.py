@@ -76,8 +76,9 @@ def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
 
 def _unlogged(event: ReplicaExited) -> str:
     return (
-        f"When {event.subject.replica_id.words} exited, Cloud Logging refused the last"
-        f" {_lines(event.unlogged_lines)} of its log: {event.log_problem}."
+        f"When {event.subject.replica_id.words} exited, Cloud Logging had not accepted the last"
+        f" {_lines(event.unlogged_lines)} of its log: {event.log_problem}. They may have arrived"
+        " since."
     )
 
 

@@ -33,7 +33,6 @@ from trainmaster.cli.installation import (
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, problems_text, say
 from trainmaster.cli.staged_objects import StagedObjects
-from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
@@ -393,6 +392,8 @@ def with_job_name(
 
 def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> None:
     """Wait until the job has ended, and exit with its status."""
+    from trainmaster.cli.wait import ProgressReader, exit_status, wait
+
     if stream_logs:
         from trainmaster.cli.logs import logs
 

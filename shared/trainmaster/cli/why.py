@@ -36,7 +36,7 @@ from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
-from trainmaster.presentation.explanation import explanation
+from trainmaster.presentation.explanation import explanation, unconfirmed
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.quiet import read_quiet
@@ -92,8 +92,7 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    missing = missing_lines(state.job) if replica_id is None else ()
-    for sentence in (*unlogged_lines(ledger), *missing):
+    for sentence in _log_gaps(state.job, ledger, replica_id):
         warn(sentence)
     if ending:
         say(f"What to do: {ending.advice}")
@@ -124,7 +123,17 @@ def _print_as_json(
     quiet = read_metrics(read_quiet, state.job, "whether the program prints")
     if quiet:
         view["quiet"] = quiet.view()
+    gaps = _log_gaps(state.job, ledger, replica_id)
+    if gaps:
+        view["logGaps"] = gaps
     print_json(view)
+
+
+def _log_gaps(
+    job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None
+) -> Sequence[str]:
+    """Return a sentence for each known gap of the log; of one replica, none."""
+    return () if replica_id else (*unlogged_lines(ledger), *missing_lines(job))
 
 
 def _wait_of(store: Store, job: Job) -> Wait | None:
@@ -179,9 +188,11 @@ def _print_next_steps(
 ) -> None:
     """Print what the job waits for. `replicas`: those to look at."""
     wait = _wait_of(store, state.job)
-    for sentence in with_failures(failing, next_steps(state.job, replicas, ledger, wait)):
+    for sentence in with_failures(
+        failing, next_steps(state.job, replicas, ledger, wait, state.machine_set)
+    ):
         say(f"Next: {sentence}")
-    pending = store.pending_keys(state.job.job_id)
+    pending = unconfirmed(state, store.pending_keys(state.job.job_id))
     if pending:
         say(
             f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again"

@@ -22,10 +22,6 @@ GROUPED: Final = (1e4, 1e12)
 """Numbers of this size are shown as 26,554; others have four digits."""
 
 
-LEAST_MARGIN: Final = 1e-3
-"""Above and below a large value that does not change, as a part of it: one more is the same."""
-
-
 class Scale(Enum):
     """What the values of a chart are, and so where its axis ends."""
 
@@ -61,7 +57,7 @@ def _widened(lowest: float, highest: float) -> tuple[float, float]:
     """Return the ends of an axis that has a length, also for a value that does not change."""
     if lowest / 2 < highest / 2:  # `draw_chart` computes with halves
         return lowest, highest
-    margin = max(1.0, abs(lowest) * LEAST_MARGIN)
+    margin = abs(lowest) / 2 or 1.0  # a loss is not drawn on an axis of negative numbers
     return max(lowest - margin, -sys.float_info.max), min(highest + margin, sys.float_info.max)
 
 

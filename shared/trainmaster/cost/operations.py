@@ -4,7 +4,8 @@
     entry with effects      one message more to `provision` or `tune`, and its confirmation
     exit without an entry   a member failed after its round had ended: a message that is only read
     report that is awaited  the replicas that are ready are counted
-    provisioning            a delivery reads the whole attempt once; close effects share a delivery
+    provisioning            a delivery of a message to `provision` reads the whole attempt once;
+                            effects that are close in time share one
     accepting, rerunning    write every replica
     sweep                   looks at a running job every minute
 
@@ -48,6 +49,14 @@ SHARED_WITHIN: Final = timedelta(seconds=2)
 """
 READS_PER_SWEEP: Final = 6
 """Reads per running job and minute. Source: decision 31."""
+READS_PER_EVENT: Final = 2
+"""The job and the replica."""
+READS_PER_EFFECT: Final = 2
+"""The entry: whether it is pending, and as one of the pending entries when a delivery ends."""
+READS_PER_DELIVERY: Final = 8
+"""Besides the replicas: the job, its lease, and the counts of pending entries and the query for
+them, each of which is charged as one read if there is none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
 
     Reads by the console and by callers of the API are not included.
     """
-    size = len(job.plan.replica_ids)
+    replicas = len(job.plan.replica_ids)
     with_effects = [entry for entry in entries if entry.effects]
     internal = sum(_is_internal(entry) for entry in entries)
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
@@ -90,22 +99,22 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     )
     unrecorded = _unrecorded_exits(entries)
     deliveries = _deliveries(with_effects)
-    verdicts = sum(_is_verdict(entry) for entry in entries)
+    held_rounds = sum(_judges_held_round(entry) for entry in entries)
     minutes = 0.0
     if job.started_at is not None:
         minutes = ((job.ended_at or now) - job.started_at).total_seconds() / 60
 
-    reads = 2 * (len(entries) + unrecorded)
+    reads = READS_PER_EVENT * (len(entries) + unrecorded)
     reads += counting
-    reads += 3 * len(with_effects)
-    reads += deliveries * (size + 5)
+    reads += READS_PER_EFFECT * len(with_effects)
+    reads += deliveries * (replicas + READS_PER_DELIVERY)
     reads += round(READS_PER_SWEEP * minutes)
 
-    writes = 2 * len(entries)
-    writes += len(with_effects)
-    writes += size * accepted
-    writes += 2 * size * reruns
-    writes += deliveries
+    writes = 2 * len(entries)  # the entry, and the document that it changes
+    writes += len(with_effects)  # the confirmation
+    writes += replicas * accepted
+    writes += 2 * replicas * reruns  # those of the attempt that ended, and of the new one
+    writes += deliveries  # the lease
 
     # Of leases: one for each delivery, and one at the job's end.
     deletes = deliveries
@@ -115,7 +124,7 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     invocations = len(entries) - internal
     invocations += len(with_effects)
     invocations += unrecorded
-    invocations += verdicts
+    invocations += held_rounds  # requested by the last report, which has no effect of its own
     return Operations(reads, writes, deletes, invocations)
 
 
@@ -139,18 +148,21 @@ def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
 def _deliveries(entries: Iterable[LedgerEntry]) -> int:
     """Return how many deliveries of `provision` carried out the effects of these entries.
 
-    The last report for a held round requests one, which records the verdict.
+    The judgement of a held round has one of its own: the last member that reports for the round
+    requests it.
     """
     count = 0
     last: datetime | None = None
     for entry in entries:
         is_shared = last is not None and entry.at - last <= SHARED_WITHIN
-        if _is_verdict(entry) or not is_shared:
+        if _judges_held_round(entry) or not is_shared:
             count += 1
         last = entry.at
     return count
 
 
-def _is_verdict(entry: LedgerEntry) -> bool:
-    """Whether the entry judged a held round."""
+def _judges_held_round(entry: LedgerEntry) -> bool:
+    """Whether the entry is the judgement of a held round whose members are ready: it begins, or the
+    job is rerun or ends.
+    """
     return isinstance(entry.event, AllReady) and entry.event.round > 0

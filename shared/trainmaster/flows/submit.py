@@ -29,6 +29,7 @@ from trainmaster.jobspec.job_document import job_id_of, read_document, with_time
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Incidents, JobQueries, Rejection
+from trainmaster.ports.store_values import REJECTED
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -155,7 +156,7 @@ def _reject(
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
     kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
     store.reject(Rejection(key, submission, job_id, kept, now))
-    return PermanentError("rejected: " + " ".join(problems))
+    return PermanentError(REJECTED + " ".join(problems))
 
 
 def on_message(message: Message, deps: CreationDeps) -> None:

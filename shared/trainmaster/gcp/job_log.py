@@ -49,8 +49,11 @@ class CloudJobLog:
         return clients.logging_client(self._project, self._endpoint, TIMEOUT_S)
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
-        """Write under the resource type `ml_job`, or `generic_task` in projects that may not write
-        `ml_job`.
+        """Write lines of one job under the resource type `ml_job`, or `generic_task` in projects
+        that may not write `ml_job`.
+
+        Raises TemporaryError for every failure, as the port demands: a job never depends on its
+        log.
         """
         job_id = public_id(lines[0].job_id)
         ml_job = {"job_id": job_id, "task_name": SERVICE}
@@ -67,7 +70,7 @@ class CloudJobLog:
                         self._write(lines, "ml_job", ml_job)
                         return
                 self._write(lines, "generic_task", generic_task)
-                self._may_use_ml_job = False
+                self._may_use_ml_job = False  # the type was refused, and not the lines
         except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise TemporaryError(str(error)) from error
 

@@ -54,10 +54,11 @@ class States(Protocol):
         """
         ...
 
-    def load_attempt(self, job_id: str) -> Loaded | None:
+    def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
         """Return the job and all replicas of its current attempt, as of one moment.
 
-        None: there is no such job.
+        None: there is no such job. `if_needed`: without the replicas, unless
+        `Job.needs_replicas`.
         """
         ...
 
@@ -138,6 +139,12 @@ class Ledgers(Protocol):
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         """Return the keys of the job's ledger entries whose effects have not been confirmed."""
+        ...
+
+    def count_pending(self, job_id: str) -> int:
+        """Return how many of the job's ledger entries have unconfirmed effects. One read for each
+        thousand.
+        """
         ...
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:

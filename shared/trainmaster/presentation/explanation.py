@@ -49,7 +49,7 @@ def explanation(
     ending = ending_of(state.job, entries)
     # The failures in a row of a job that goes on in spite of them
     failing = failing_of(state.job, state.replicas, now)
-    steps = next_steps(state.job, state.replicas, entries, wait)
+    steps = next_steps(state.job, state.replicas, entries, wait, state.machine_set)
     return {
         "state": state.job.state.value,
         **({"notes": list(state.job.notes)} if state.job.notes else {}),
@@ -58,8 +58,15 @@ def explanation(
         **({"failing": failing.view()} if failing else {}),
         "decisions": [_decision(entry, omitted) for entry, omitted in shown],
         "nextSteps": list(with_failures(failing, steps)),
-        "unconfirmedEffects": list(pending),
+        "unconfirmedEffects": unconfirmed(state, pending),
     }
+
+
+def unconfirmed(state: State, pending: Sequence[str]) -> list[str]:
+    """Return the entries whose effects are late. One of a job whose machines are kept is not: it
+    lets the sweep look after them.
+    """
+    return [] if state.keeps_machines else list(pending)
 
 
 def _decision(entry: LedgerEntry, omitted: int) -> Json:

@@ -24,7 +24,9 @@ _RUNTIMES: Final = {
     "xgboost-3.2": ("xgboost",),
     "scikit-learn-1.9": ("sklearn", "jax"),
 }
-"""Runtime version → modules that ask for it; the first one that is imported decides. There is no
+"""Runtime version → modules that ask for it.
+
+If a program imports modules of several, the first version in this order is chosen. There is no
 runtime of JAX: its packages are installed on the smallest one.
 """
 _TENSORFLOW: Final = ("tensorflow", "keras", "tf_keras")
@@ -44,8 +46,8 @@ class RuntimeChoice:
 def choose_runtime(command: Sequence[str], files: ProgramFiles) -> RuntimeChoice | None:
     """Return the runtime of a program whose job names none.
 
-    None: the default runtime, because the program uses TensorFlow or several frameworks, or
-    because its imports say nothing.
+    None: the default runtime, because the program imports TensorFlow, alone or with others, or
+    because its imports ask for no runtime.
     """
     entry = entry_of(command, files)
     imports: dict[str, Import] = {}

@@ -13,6 +13,7 @@ from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters, fold
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.learning_curve import points_max
+from trainmaster.core.model.machine_set import HeldMachines
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.round import Round
@@ -97,6 +98,37 @@ def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
     store.commit(ended, replace(entry, key="second-attempt"), Change(job=job, replicas=second))
     assert must(store.load_attempt("digits_1")).state.replicas == second
     assert must(store.load("digits_1", "2-chief-0")).state.replicas == (second[0],)
+
+
+@pytest.mark.parametrize(
+    ("state", "machines", "count"),
+    [
+        (JobState.QUEUED, None, 0),
+        (JobState.PREPARING, None, 3),
+        (JobState.RUNNING, None, 3),
+        (JobState.SUCCEEDED, None, 0),
+        (JobState.CANCELLED, None, 0),
+        (JobState.SUCCEEDED, HeldMachines("digits_1", 1), 3),
+    ],
+)
+def test_replicas_are_read_if_the_vms_of_the_job_depend_on_them(
+    store: Store, state: JobState, machines: HeldMachines | None, count: int
+) -> None:
+    submit(store)
+    loaded = must(store.load_attempt("digits_1"))
+    assert len(loaded.state.replicas) == 3
+    job = replace(loaded.state.job, state=state, machines=machines)
+    job = replace(job, version=job.version + 1)
+    entry, _ = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, Change(job=job))
+    needed = must(store.load_attempt("digits_1", if_needed=True))
+    whole = must(store.load_attempt("digits_1"))
+    assert needed.state.job == whole.state.job == job
+    assert (len(needed.state.replicas), needed.state.whole) == (count, count > 0)
+    assert len(whole.state.replicas) == 3
+    entries = store.pending_entries(needed)
+    assert set(entries.included) == {"submitted", entry.key}
+    assert entries.later == ()
 
 
 def test_replicas_of_an_attempt_have_the_order_of_the_plan(store: Store) -> None:

@@ -112,6 +112,7 @@ def test_losses_after_an_entry_are_those_that_were_committed_later(store: Store)
 def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
     submit(store)
     assert store.pending_keys("digits_1") == ("submitted",)
+    assert (store.count_pending("digits_1"), store.count_pending("unknown")) == (1, 0)
     assert store.jobs_with_pending() == ("digits_1",)
     store.mark_done("digits_1", store.pending_keys("digits_1"), at(1))
     loaded = must(store.load("digits_1", "1-worker-0"))
@@ -121,6 +122,7 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
     store.mark_done("digits_1", ("submitted", later.key), at(3))
     store.mark_done("digits_1", (), at(4))
     assert store.pending_keys("digits_1") == store.jobs_with_pending() == ()
+    assert store.count_pending("digits_1") == 0
     assert must(store.entry("digits_1", "submitted")).done_at == at(1)
     assert must(store.entry("digits_1", later.key)).done_at == at(2)
 

@@ -39,6 +39,7 @@ from trainmaster.messaging import push
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 from trainmaster_local.memory.access import MemoryAccess
 
+RESOURCES = CUSTOM_JOBS.replace("customJobs", "persistentResources")
 CALLS = [
     ("POST", JOBS, CREATE),
     ("POST", f"{JOBS}:submit", CREATE),
@@ -68,6 +69,15 @@ CALLS = [
             ("GET", "/17:explain", "get"),
             ("POST", "/17:cancel", "cancel"),
             ("DELETE", "/17", "delete"),
+        )
+    ),
+    *(
+        (method, f"{RESOURCES}{path}", f"aiplatform.persistentResources.{verb}")
+        for method, path, verb in (
+            ("POST", "", "create"),
+            ("GET", "", "list"),
+            ("GET", "/r", "get"),
+            ("DELETE", "/r", "delete"),
         )
     ),
 ]

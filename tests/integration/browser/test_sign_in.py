@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser
 
+from bench.counting import Counts, counting_store
 from tests.support.console_browser import failed_world, opened, running_world
 from tests.support.console_site import Site
-from tests.support.counting import Counts, counting_store
 from trainmaster.console.caches import LedgerCache
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -317,6 +317,21 @@ def test_invalid_setting_is_named(run_failing: RunFailing, monkeypatch: pytest.M
     )
 
 
+def test_check_of_a_job_imports_neither_the_other_checks_nor_pubsub() -> None:
+    program = (
+        "import sys, trainmaster.cli.submit, trainmaster.cli.doctor.inspecting, "
+        "trainmaster.cli.doctor.job_checks; print(*sys.modules, sep='\\n')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    imported = set(result.stdout.split())
+    assert "trainmaster.cli.doctor.job_checks" in imported
+    assert imported.isdisjoint(
+        {"trainmaster.cli.doctor.checks", "google.pubsub_v1", "trainmaster.cli.wait"}
+    )
+
+
 def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["trainmaster", "jobs", "list"])
     monkeypatch.setattr(jobs, "open_store", lambda: 1 / 0)

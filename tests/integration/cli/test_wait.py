@@ -62,7 +62,7 @@ def test_wait_retries_transient_errors_and_fails_for_an_unknown_job() -> None:
     errors = [TemporaryError("deadline exceeded")]
 
     class FailingStore(MemoryStore):
-        def load_attempt(self, job_id: str) -> Loaded | None:
+        def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
             if errors:
                 raise errors.pop()
             return world.store.load_attempt(job_id)

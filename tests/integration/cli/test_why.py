@@ -118,8 +118,11 @@ def test_why_says_how_many_lines_the_log_refused(world: World) -> None:
     refused = "HTTP 403:\nPERMISSION_DENIED"
     world.exit_program(WORKER_0, 1, unlogged_lines=12, log_problem=refused)
     world.deliver()
-    sentence = "When worker 0 exited, Cloud Logging refused the last 12 lines of its log: HTTP 403"
-    assert f"{sentence}: PERMISSION_DENIED." in why(world)
+    explanation = why(world)
+    assert "When worker 0 exited, Cloud Logging had not accepted the last 12 lines" in explanation
+    assert " of its log: HTTP 403: PERMISSION_DENIED. They may have arrived since." in explanation
+    (gap,) = json.loads(why(world, "--format", "json"))["logGaps"]
+    assert gap in explanation
 
 
 def test_why_explains_a_reason_without_a_job_or_an_installation() -> None:

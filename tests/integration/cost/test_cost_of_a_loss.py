@@ -14,9 +14,9 @@ import pytest
 
 from bench.agents import agents
 from bench.cloud import Emulators
+from bench.counting import Counts, counting_store
 from bench.gang_job import Gang
 from bench.meter import Meter, attach
-from tests.support.counting import Counts, counting_store
 from trainmaster_local.memory.store import MemoryStore
 
 HEAVY = pytest.mark.heavy(

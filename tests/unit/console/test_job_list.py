@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from bench.counting import Counts, counting_store
 from tests.support.console_site import Site
-from tests.support.counting import Counts, counting_store
 from tests.support.job_lists import world_of_jobs
 from tests.support.jobs import CHIEF, a_job
 from tests.support.world import World

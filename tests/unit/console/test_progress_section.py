@@ -116,6 +116,12 @@ def test_metric_that_barely_changes_is_drawn_whatever_its_size(
     assert site.get("/compare?job=digits_1").status_code == 200
 
 
+def test_axis_of_one_value_begins_and_ends_at_half_of_it(site: Site) -> None:
+    add(site, "metric/loss", [0.5])
+    text = site.text(PATH).partition('id="timeline"')[0]
+    assert [f">{value}</text>" in text for value in ("0.25", "0.75", "-0.5")] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("names", "charts"),
     [

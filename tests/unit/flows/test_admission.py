@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from bench.costs import SWEEP_READS
-from tests.support.counting import Counts, counting_store
+from bench.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.counting import Counts, counting_store
+from bench.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.decisions import Reason

@@ -28,6 +28,7 @@ from trainmaster.gcp.firestore.documents import entry_document, job_document
 from trainmaster.messaging.authenticate import AuthDeps, authenticate, expected_audience
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Claims, IdentityError
+from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import job_view
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
@@ -109,6 +110,17 @@ def test_next_job_takes_them_in_the_same_vms(first: World) -> None:
     succeed(second)
     assert (machine_set(second).holder, machine_set(second).tenure) == ("second", 2)
     assert {vm.instance_id for vm in second.vms} == ids
+
+
+def test_why_says_how_long_they_are_kept_and_calls_nothing_late(first: World) -> None:
+    loaded = first.store.load_attempt("first")
+    assert loaded is not None
+    pending = first.store.pending_keys("first")
+    assert pending
+    why = explanation(loaded.state, first.ledger, pending, first.now)
+    until = f"{machine_set(first).until:%H:%M:%S}"
+    assert why["nextSteps"] == [f"Its machines are kept for a next job until {until} UTC."]
+    assert why["unconfirmedEffects"] == []
 
 
 def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:

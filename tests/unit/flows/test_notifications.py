@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.counting import Counts, counting_store
+from bench.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.world import World
 from trainmaster.core.transitions.change import Effect

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.counting import Counts, counting_fleet, counting_store
+from bench.counting import Counts, counting_fleet, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId

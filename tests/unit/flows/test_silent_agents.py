@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.counting import Counts, counting_fleet
+from bench.counting import Counts, counting_fleet
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.counting import Counts, counting_fleet
+from bench.counting import Counts, counting_fleet
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from typing import Any, cast
 
 import pytest
@@ -197,3 +199,24 @@ def test_aliases_and_merge_keys_are_what_they_name() -> None:
     first, second = cast("list[Any]", document["c"])
     first["y"]["z"] = 4
     assert second == a, "each alias is a value of its own"
+
+
+@pytest.mark.parametrize("part", ["x", '\\"', "\\\\", ", "], ids=repr)
+def test_long_string_takes_a_few_times_its_own_memory(part: str) -> None:
+    data = json.dumps({"a": part * (1_000_000 // len(json.dumps(part)))}).encode()
+    tracemalloc.start()
+    try:
+        parse_document(data, "job.json")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("end", ["", "\\", '"', "\\\\"], ids=repr)
+def test_string_without_an_end_is_refused_in_a_time_that_grows_with_its_length(end: str) -> None:
+    data = ('{"a": "' + '\\"' * 25_000 + end).encode()
+    began = time.process_time()
+    with pytest.raises(InvalidJob, match="is not JSON"):
+        parse_document(data, "job.json")
+    assert time.process_time() - began < 1.0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -28,9 +27,10 @@ from trainmaster.cli.doctor.first_day_checks import (
     check_project,
 )
 from trainmaster.cli.doctor.function_checks import check_functions
+from trainmaster.cli.doctor.inspecting import Check, open_inspection, run_check
 from trainmaster.cli.doctor.policy_checks import check_policies
 from trainmaster.cli.doctor.quota_checks import check_quotas
-from trainmaster.cli.doctor.remedies import ASK_FOR_API, SEE_WHETHER_IT_EXISTS, Remedies
+from trainmaster.cli.doctor.remedies import ASK_FOR_API, Remedies
 from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
 from trainmaster.cli.doctor.topic_checks import (
     EVENT_TOPICS,
@@ -43,10 +43,7 @@ from trainmaster.cli.doctor.topic_checks import (
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import JobState, Label
-from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.errors import USER_ERRORS
-from trainmaster.gcp.project_access import ProjectAccess
-from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
+from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 from trainmaster.ports import JobFilter
 from trainmaster.settings import Settings
@@ -61,7 +58,6 @@ PERMISSIONS: Final = (
     "monitoring.timeSeries.list",
 )
 """Permissions on the project that a user of this command line needs."""
-Check = Callable[[], Iterator[Finding]]
 ROLES: Final = "roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
 
 
@@ -128,18 +124,6 @@ def _checks_of_the_installation(
         ),
         ("functions", partial(check_functions, inspection)),
     ]
-
-
-def run_check(name: str, check: Check, remedies: Remedies) -> Iterator[Finding]:
-    """Run one check. An error that prevents it is a finding, too."""
-    try:
-        yield from check()
-    except InspectionError as error:
-        yield problem(f"{name}: {error}", remedies.of(error))
-    except USER_ERRORS as error:
-        yield problem(f"{name}: {error}", remedies.refused)
-    except (PermanentError, TemporaryError) as error:
-        yield problem(f"{name}: {error}", SEE_WHETHER_IT_EXISTS)
 
 
 def _check_clock(inspection: Inspection) -> Iterator[Finding]:
@@ -280,32 +264,3 @@ def _check_compute(inspection: Inspection, region: str | None) -> Iterator[Findi
     inspection.reach_compute()
     yield ok("Compute Engine answers")
     yield from check_quotas(inspection, region)
-
-
-def open_inspection(values: Settings) -> Inspection:
-    """Return the installation that the settings and the emulators' variables name."""
-
-    def emulator(variable: str) -> str:
-        host = os.environ.get(variable, "")
-        return host if not host or "://" in host else f"http://{host}"
-
-    endpoints = Endpoints(
-        pubsub=emulator("PUBSUB_EMULATOR_HOST"),
-        firestore=emulator("FIRESTORE_EMULATOR_HOST"),
-        storage=emulator("STORAGE_EMULATOR_HOST"),
-        compute=values.compute_endpoint,
-        tpu=values.tpu_endpoint,
-        cloudresourcemanager=(
-            "" if values.iam_endpoint == GOOGLE.cloudresourcemanager else values.iam_endpoint
-        ),
-    )
-    return Inspection(
-        values.project,
-        endpoints,
-        ProjectAccess(
-            values.project,
-            values.iam_endpoint,
-            values.iam_accounts_endpoint,
-            people_endpoint=values.iam_people_endpoint,
-        ),
-    )

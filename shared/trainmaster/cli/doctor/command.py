@@ -63,8 +63,8 @@ def doctor(
 
 def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> Iterator[Finding]:
     """Yield what the job would lack, and its price. `staged`: packages that are not uploaded."""
-    from trainmaster.cli.doctor.checks import open_inspection, run_check
     from trainmaster.cli.doctor.findings import Status
+    from trainmaster.cli.doctor.inspecting import open_inspection, run_check
     from trainmaster.cli.doctor.job_checks import check_file, check_job, check_job_id
     from trainmaster.cli.doctor.remedies import Remedies
     from trainmaster.wiring.price_list import price_list

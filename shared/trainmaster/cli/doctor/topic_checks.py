@@ -6,12 +6,21 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import (
+    CREATE_IT,
+    REPAIR_IT,
+    Finding,
+    limit,
+    not_checked,
+    ok,
+    problem,
+)
 from trainmaster.core.model.installation import name_in_installation
 from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 from trainmaster.gcp.tools.inspected_resources import Subscription
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
+from trainmaster.ports.store_values import REJECTED
 
 ATTEMPTS_MIN: Final = 5
 """Source: the smallest number of delivery attempts that Pub/Sub accepts.
@@ -148,10 +157,17 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
         yield problem(f"subscription {topic} expires when it is not used", REPAIR_IT)
         return
     letters = DeadLetterBox(inspection.project).list_letters()
-    if letters:
+    rejected = [letter for letter in letters if letter.reason.startswith(REJECTED)]
+    others = len(letters) - len(rejected)
+    if others:
         yield problem(
-            f"dead letters: {len(letters)}",
+            f"dead letters: {others}",
             "run `trainmaster dead-letters list`; see docs/runbooks.md#dead-letters",
         )
     else:
-        yield ok("no dead letters")
+        yield ok("no dead letters" + (" but refused submissions" if rejected else ""))
+    if rejected:
+        yield limit(
+            f"refused submissions among the dead letters: {len(rejected)}",
+            "their senders have got the reasons; `trainmaster dead-letters list` shows them",
+        )

@@ -37,6 +37,7 @@ from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
 from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
@@ -151,6 +152,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     timeline = _timeline(history, now, view) if history else None
     failing = failing_of(job, state.replicas, now)
     wait = wait_of_job(job, console.store.queue, console.limits)
+    machines = machine_set_of(job, console.store)
     decisions, omitted = _decisions(entries, replica_id, view)
     return JobPage(
         job=job,
@@ -163,7 +165,9 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         usage=usage(job, now, console.ml_unit_price),
         budgets=(f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",),
         failing=failing,
-        next_sentences=with_failures(failing, next_steps(job, state.replicas, entries, wait)),
+        next_sentences=with_failures(
+            failing, next_steps(job, state.replicas, entries, wait, machines)
+        ),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
         range=(timestamp(timeline.start), timestamp(timeline.end)) if timeline else ("", ""),

@@ -1,4 +1,8 @@
-"""Events about one incarnation of one replica."""
+"""Events about one incarnation of one replica: one execution of its program.
+
+In a synchronous job the incarnations of all members are a round (`core.model.round`). A held round
+waits until every member is ready for it.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +69,7 @@ class _ReplicaEvent:
 
     @property
     def reads(self) -> Reads:
+        """What is loaded to judge the event: the job, and the replica of the subject's attempt."""
         return Reads(self.subject.replica_id, self.subject.attempt)
 
 
@@ -165,7 +170,9 @@ class ReplicaExited(_ReplicaEvent):
 
     @property
     def reads(self) -> Reads:
-        """An exit 0 may be success for the next attempt, too."""
+        """If the job was rerun, an exit 0 may be success for the current attempt, too: that
+        attempt's replica is loaded.
+        """
         return Reads(
             self.subject.replica_id, self.subject.attempt, of_current_attempt=self.succeeded
         )
@@ -177,8 +184,8 @@ class ReplicaExited(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class VmReady(_ReplicaEvent):
-    """The agent is about to start this incarnation's program, or is held: nothing older runs on its
-    VM.
+    """The agent is about to start this incarnation's program or, in a held round, waits to start
+    it. Nothing older runs on its VM.
     """
 
     subject: IncarnationRef
@@ -234,13 +241,14 @@ class VmLost(_ReplicaEvent):
 
     @property
     def reads(self) -> Reads:
+        """The VM outlives an attempt: if the job was rerun, the current replica is loaded."""
         return Reads(self.subject.replica_id, self.subject.attempt, of_current_attempt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class VmNoticed(_ReplicaEvent):
-    """The end of a member's VM is announced, or a directive let its agent ask the other members: it
-    has asked them to save.
+    """A member's agent has asked the other members to save, because the end of its VM is announced
+    or because a directive told it to ask.
     """
 
     subject: IncarnationRef

@@ -193,6 +193,14 @@ class Job:
         return self.plan.where.zones[self.placement.zone_index]
 
     @property
+    def needs_replicas(self) -> bool:
+        """Whether its replicas decide which VMs it needs. A queued job needs none, and of a job
+        that has ended and keeps no machines all VMs are deleted.
+        """
+        is_over = self.state.is_terminal and self.machines is None
+        return self.state is not JobState.QUEUED and not is_over
+
+    @property
     def placed(self) -> Job:
         """The job as its VMs are requested now: with the plan of its current candidate.
 

@@ -63,6 +63,7 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
     kept = 0
     size = 0
     for result in reversed(results):
+        # A little more than Firestore counts, which adds one byte to those of each text.
         size += sum(len(value.encode()) + 2 for value in result.values)
         if size > EARLIER_BYTES_MAX:
             break
@@ -74,7 +75,8 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
     """Return the plan with the trial's arguments and directory.
 
     maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the
-    trials. Each of them may cost its part of maxCost. Their machines are kept for the next trial.
+    trials. Each of them may cost its part of maxCost. If machines are kept, those of a trial wait
+    for the next one, at most `TRIAL_KEEP_S_MAX`; `keep_s` None: they are neither kept nor taken.
     """
     cap = plan.limits.cap
     if cap is not None:

@@ -36,6 +36,7 @@ from trainmaster.core.ledger import LedgerEntry, judged, replay
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica, ReplicaState, replica_key
 from trainmaster.core.model.replica_id import ReplicaId
@@ -236,19 +237,26 @@ def _is_about_exit(entry: LedgerEntry) -> bool:
     )
 
 
+def _kept_until(job: Job, machines: MachineSet | None) -> tuple[str, ...]:
+    if machines is None or not machines.is_kept or machines.holder != job.job_id:
+        return ()
+    return (f"Its machines are kept for a next job until {machines.until:%H:%M:%S} UTC.",)
+
+
 def next_steps(
     job: Job,
     replicas: Iterable[Replica],
     entries: Sequence[LedgerEntry] = (),
     wait: Wait | None = None,
+    machines: MachineSet | None = None,
 ) -> tuple[str, ...]:
-    """Return one sentence for each thing that the job waits for.
+    """Return one sentence for each thing that the job waits for, and one for kept machines.
 
     `entries`: the job's ledger, which shows whether quota or capacity was missing. `wait`: why the
-    job is not admitted.
+    job is not admitted. `machines`: its machine set.
     """
     if job.state.is_terminal:
-        return ()
+        return _kept_until(job, machines)
     if job.tuning is not None:
         return _trials_to_come(job)
     if job.state is JobState.QUEUED:

@@ -28,9 +28,8 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
     """
     plan = spec.plan
     has_containers = any(program.container for program in programs_of(plan))
-    if plan.access.gcs is GcsFolder.OFF or (
-        deps.gcsfuse and (deps.gcs_in_containers or not has_containers)
-    ):
+    can_give = deps.gcsfuse and (deps.gcs_in_containers or not has_containers)
+    if plan.access.gcs is GcsFolder.OFF or can_give:
         return spec
     reason = NO_CONTAINERS if deps.gcsfuse else NO_GCSFUSE
     if plan.access.gcs is GcsFolder.REQUIRED:
@@ -42,7 +41,10 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
                 ),
             )
         )
-    note = Substitution(FIELD, "", "false", f"{reason}: a write below /gcs fails")
+    # IF_POSSIBLE: the job does not say whether it needs /gcs.
+    note = Substitution(
+        FIELD, requested="", replacement="false", reason=f"{reason}: a write below /gcs fails"
+    )
     origin = replace(plan.origin, substitutions=(*plan.origin.substitutions, note))
     access = replace(plan.access, gcs=GcsFolder.OFF)
     return replace(spec, plan=replace(plan, access=access, origin=origin))

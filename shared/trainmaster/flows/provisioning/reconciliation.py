@@ -181,6 +181,8 @@ class _Delivery:
     """The state, until it is known to have changed."""
     verdict: str = ""
     """Key of the verdict's ledger entry, whose change `loaded` contains."""
+    pending_count: int = 0
+    """Pending ledger entries when `loaded` was read, or fewer."""
 
     def run(self) -> None:
         """Go on in rounds until nothing is left to do, only time can help, or this one is over."""
@@ -206,13 +208,15 @@ class _Delivery:
                 store.release_lease(self.lease)
                 return
             following = self._round(loaded)
-            pending = store.pending_entries(self.loaded or loaded)
-            has_changed = any(key != self.verdict for key in pending.later)
-            if following is not _Next.ROUND and not has_changed:
-                self._finish(loaded, pending, is_done=following is _Next.END)
-                return
-            if has_changed:
-                self.loaded = None
+            if following is not _Next.ROUND or self._may_have_changed(job.job_id):
+                pending = store.pending_entries(self.loaded or loaded)
+                has_changed = any(key != self.verdict for key in pending.later)
+                if following is not _Next.ROUND and not has_changed:
+                    self._finish(loaded, pending, is_done=following is _Next.END)
+                    return
+                self.pending_count = len(pending.included) + len(pending.later)
+                if has_changed:
+                    self.loaded = None
             if self._is_late():
                 break
         self._continue_later()
@@ -224,8 +228,19 @@ class _Delivery:
         except TemporaryError as error:
             _log.warning("%s: the lease was not released: %s", self.request.job_id, error)
 
+    def _may_have_changed(self, job_id: str) -> bool:
+        """Whether entries may have been committed since `loaded` was read, for one read.
+
+        Only the holder of the lease confirms entries, so their number does not fall meanwhile.
+        """
+        if self.loaded is None:
+            return False  # the next round reads the state in any case
+        return self.deps.store.count_pending(job_id) != self.pending_count
+
     def _load(self) -> Loaded:
-        loaded = self.deps.store.load_attempt(self.request.job_id)
+        store = self.deps.store
+        self.pending_count = store.count_pending(self.request.job_id)
+        loaded = store.load_attempt(self.request.job_id, if_needed=True)
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
         self.loaded, self.verdict = loaded, ""
@@ -427,6 +442,7 @@ class _Delivery:
         self.has_progress |= recorded.is_new
         self.loaded = recorded.loaded
         self.verdict = recorded.entry.key
+        self.pending_count += recorded.is_new and recorded.entry.is_pending
         return True
 
     def _late_losses(self, job: Job) -> tuple[End, ...]:

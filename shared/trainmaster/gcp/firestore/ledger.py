@@ -78,6 +78,9 @@ class Ledgers(Database):
         query = self._where(ledger_path(job_id), ("is_pending", "==", True)).select(["__name__"])
         return tuple(snapshot.id for snapshot in self._find(query))
 
+    def count_pending(self, job_id: str) -> int:
+        return self._count(self._where(ledger_path(job_id), ("is_pending", "==", True)))
+
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
         """Compare Firestore's times of the commits with its time of the read.
 

@@ -61,12 +61,16 @@ class States(Database):
             return None
         return self._with_machines(_to_loaded(job, list(documents.values()), whole=False))
 
-    def load_attempt(self, job_id: str) -> Loaded | None:
+    def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
         job = self._get(job_path(job_id)).get(job_path(job_id))
         if job is None:
             return None
-        replicas = self._where(replicas_path(job_id), ("attempt", "==", job.get("attempt")))
-        loaded = _to_loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
+        found: Sequence[DocumentSnapshot[Any]] = ()
+        whole = read(Job, job.to_dict()).needs_replicas or not if_needed
+        if whole:
+            replicas = self._where(replicas_path(job_id), ("attempt", "==", job.get("attempt")))
+            found = self._find(replicas, read_time=job.read_time)
+        loaded = _to_loaded(job, found, whole=whole)
         return replace(self._with_machines(loaded), read_at=job.read_time)
 
     def _with_machines(self, loaded: Loaded) -> Loaded:

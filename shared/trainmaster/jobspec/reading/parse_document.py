@@ -24,9 +24,13 @@ from trainmaster.jobspec.reading.json_limits import (
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 _COMMENTS: Final = ("//", "/*", "#")
 _STRING_OR_LAST_COMMA: Final = re.compile(
-    r"""(?P<string> " (?:[^"\\] | \\.)* (?:"|\Z) ) | ,(?=\s*[}\]])""", re.VERBOSE | re.DOTALL
+    r"""(?P<string> " (?:[^"\\]++ | \\.)*+ (?:"|\\?\Z) ) | ,(?=\s*[}\]])""", re.VERBOSE | re.DOTALL
 )
-"""A string, in which nothing is replaced, or a comma behind the last value of a collection."""
+"""A string, in which nothing is replaced, or a comma behind the last value of a collection.
+
+A string without an end is one, too. Possessive quantifiers keep no places to go back to, which
+would take 150 bytes for each character.
+"""
 
 
 def parse_document(data: bytes, name: str) -> Mapping[str, object]:

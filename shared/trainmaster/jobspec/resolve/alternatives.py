@@ -49,8 +49,9 @@ def with_alternatives(
     """
     placement = extension.placement
     listed = None if placement is None else _listed(placement, problems)
-    has_problems = len(plan.groups) < len(spec.roles) or not plan.where.zones
-    if placement is None or listed is None or has_problems:
+    # Roles without hardware, and jobs without zones, have problems that are noted already.
+    is_incomplete = len(plan.groups) < len(spec.roles) or not plan.where.zones
+    if placement is None or listed is None or is_incomplete:
         return plan
     if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
         problems.add(
@@ -109,11 +110,15 @@ def _check_options(
             slices += [tpu.type for tpu in _tpus(option.groups)]
         types = ", ".join(dict.fromkeys(slices))
         reason = "Hosts and ranks follow the slice. Checkpoints must fit all of them."
+        # Replaced by itself: a note, which substitutes nothing.
         problems.substitute(path, types, types, reason)
 
 
 def _changes_synchrony(plan: Plan, options: Sequence[Option]) -> bool:
-    """Whether the job is synchronous with the hardware of some alternatives, and not of others."""
+    """Whether the job is synchronous with the hardware of some alternatives, and not of others.
+
+    It then runs in rounds with all of them.
+    """
     plans = [plan, *(replace(plan, groups=option.groups) for option in options)]
     return len({variant.is_synchronous for variant in plans}) > 1
 
@@ -235,6 +240,7 @@ class _Resolver:
         if own:
             check_extension(merged, self.problems, self.path)
         roles, groups = self._machines()
+        # Programs are the job's: an option has only what its VMs have in place of the job's values.
         groups = tuple(replace(group, program=None) for group in groups)
         groups = with_purchases(groups, merged.spot, self.spec.spot, merged.reservation)
         tpu_software = self.extension.image
@@ -271,6 +277,7 @@ class _Resolver:
         if self.spec.algorithm:
             bound_to_machine = "a built-in algorithm"
         elif has_tpus and not all(self.plan.program_of(name).container for name in named):
+            # The packages of such a program are made for one kind of TPU software.
             bound_to_machine = "TPUs without a container"
         if bound_to_machine is not None:
             problem = f"cannot be set for {bound_to_machine}"

@@ -1,9 +1,9 @@
-"""A store and a fleet that count their calls."""
+"""A store and a fleet that count their calls, and the documents that Firestore would charge."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,10 +15,12 @@ WITHOUT_READS = frozenset({"commit", "release_lease", "note_outcome", "store_que
 
 @dataclass
 class Counts:
-    """Calls, and the documents that Firestore would charge as read, by method."""
+    """Calls, and the documents that Firestore would charge as read, written and deleted."""
 
     calls: Counter[str] = field(default_factory=Counter)
     reads_by_call: Counter[str] = field(default_factory=Counter)
+    writes: int = 0
+    deletes: int = 0
 
     @property
     def reads(self) -> int:
@@ -44,17 +46,15 @@ class _Counting:
 
         def call(*args: Any, **options: Any) -> Any:
             result = method(*args, **options)
-            self._counts.calls[name] += 1
+            counts = self._counts
+            counts.calls[name] += 1
             if not self._has_documents:
                 return result
             if isinstance(result, Iterator):
                 return self._count_pages(name, result)
-            if name == "mark_done":
-                tokens = args[3] if len(args) > 3 else {}
-                is_known = set(args[1]) <= set(tokens)
-                self._counts.reads_by_call[name] += 0 if is_known else len(args[1])
-            elif name not in WITHOUT_READS:
-                self._counts.reads_by_call[name] += 1 if name in SINGLE_READS else documents(result)
+            counts.reads_by_call[name] += documents_read(name, args, result)
+            counts.writes += len(documents_written(name, args, result))
+            counts.deletes += name == "release_lease"
             return result
 
         return call
@@ -64,6 +64,40 @@ class _Counting:
         for page in pages:
             self._counts.reads_by_call[name] += documents(page)
             yield page
+
+
+def documents_read(name: str, args: Sequence[Any], result: object) -> int:
+    """Return how many documents this call of the store has read, at least one for a query."""
+    if name == "mark_done":
+        tokens = args[3] if len(args) > 3 else None  # noqa: PLR2004 - the method's fourth argument
+        return 0 if set(args[1]) <= set(tokens or {}) else len(args[1])
+    if name in WITHOUT_READS:
+        return 0
+    return 1 if name in SINGLE_READS else documents(result)
+
+
+def documents_written(name: str, args: Sequence[Any], result: object) -> list[str]:
+    """Return the paths of the documents that this call of the store has written."""
+    written: list[str] = []
+    match name, args:
+        case "commit", (_, entry, change, *more):
+            job = f"jobs/{entry.job_id}"
+            written = [f"{job}/ledger/{entry.key}"]
+            written += [job] if change.job else []
+            written += [f"{job}/replicas/{replica.key}" for replica in change.replicas]
+            written += [f"machines/{change.machines.set_id}"] if change.machines else []
+            written += ["control/admission_token"] if any(more) else []
+        case "mark_done", (job_id, keys, *_):
+            written = [f"jobs/{job_id}/ledger/{key}" for key in keys]
+        case "take_lease", (lease, *_):
+            written = [f"leases/{lease}"] if result else []
+        case "extend_lease", (lease, *_):
+            written = [f"leases/{lease.name}"]
+        case "note_outcome", (outcome,):
+            written = [f"capacity/{outcome.key}"]
+        case "store_queue", _:
+            written = ["control/admission_queue"]
+    return written
 
 
 def documents(result: object) -> int:
