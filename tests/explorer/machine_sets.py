@@ -72,6 +72,8 @@ class MachineSets:
             spans = [span for span in replica_spans(history) if span.phase in PAID]
             spans += kept_spans(history, machines) if machines else ()
             for span in spans:
+                if span.end is not None and span.end <= span.start:
+                    continue  # two clocks that differ may order what takes no time otherwise
                 vm = (loaded.state.job.set_id, span.replica_id, span.vm_generation)
                 paid[vm].append((span, job_id))
         for (set_id, replica_id, generation), spans_of_vm in paid.items():
