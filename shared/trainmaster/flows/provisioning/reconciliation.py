@@ -519,17 +519,18 @@ class _Delivery:
         lease.
 
         While a round of a running job is held and waits for reports, the first entry stays pending:
-        it names the request that begins the round, so a second such request costs one read. It
-        also stays pending while machines are kept: so the sweep finds the job when their time is
-        over, even if none of their VMs is left.
+        it names the request that begins the round, so a second such request costs one read.
+        All entries stay pending while machines are kept, whoever else confirms earlier ones now: so
+        the sweep finds the job when their time is over, even if none of their VMs is left.
         """
         store = self.deps.store
         job = loaded.state.job
         keys = (*pending.included, *pending.later)
         waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         is_awaited = job.state is JobState.RUNNING and job.round.is_held and bool(waiting)
-        is_continued = is_awaited or loaded.state.keeps_machines
-        confirmed = keys[1:] if is_continued else keys
+        confirmed = keys[1:] if is_awaited else keys
+        if loaded.state.keeps_machines:
+            confirmed = ()
         if is_done and confirmed:
             expire_history(job, store)
             store.mark_done(job.job_id, confirmed, self.deps.clock(), pending.tokens)
