@@ -13,6 +13,7 @@ from tests.explorer.profiles import Profile
 from tests.explorer.world import World
 from trainmaster.core.intake.job_files import ERROR_SUFFIX
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.messaging import topics
 from trainmaster_local.memory.store import MemoryStore
 
@@ -139,7 +140,7 @@ class History:
 
     def _has_ended(self) -> bool:
         return (
-            len(self.jobs) >= self.world.profile.jobs
+            len(set(map(tuning_job_id, self.jobs))) >= self.world.profile.jobs
             and not self.cloud.present
             and all(job.examiner.ended_s is not None for job in self.jobs.values())
         )
