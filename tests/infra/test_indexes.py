@@ -262,7 +262,7 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
         for field in plan.of("google_firestore_field").values()
         if field.get("ttl_config")
     }
-    collections = ("replicas", "ledger", "rejections", "capacity", "machines")
+    collections = ("replicas", "ledger", "rejections", "capacity")
     assert policies == {*((name, EXPIRE_AT) for name in collections), ("leases", "expires_at")}
 
 

@@ -156,12 +156,13 @@ def test_jobs_without_faults_succeed_and_lose_no_work() -> None:
 
 
 def find_decisions(profiles: tuple[Profile, ...], kinds: set[str], at_least: int = 1) -> set[str]:
-    """Run up to 60 histories of each profile; return the kinds of decisions that were made at least
-    that often.
+    """Run up to 200 histories of each profile.
+
+    Return the kinds of decisions that were made at least that often.
     """
     decisions: Counter[str] = Counter()
     found: set[str] = set()
-    for seed in range(60):
+    for seed in range(200):
         for profile in profiles:
             decisions.update(outcome_of(seed, profile).decisions)
         found = {kind for kind, count in decisions.items() if count >= at_least}

@@ -217,7 +217,6 @@ def test_unsupported_or_wrong_field_is_refused_before_anything_is_stored(
     "convenience",
     [
         {"tensorboard": "projects/1/locations/us-central1/tensorboards/5"},
-        {"persistent_resource_id": "r"},
         {"enable_web_access": True},
     ],
     ids=str,
@@ -229,6 +228,14 @@ def test_convenience_that_training_does_not_need_is_replaced_and_said(
     (job,) = world.store.recent_jobs(5)
     (name,) = convenience
     assert name in str([item.field for item in job.plan.origin.substitutions])
+
+
+def test_persistent_resource_of_a_pipeline_names_kept_machines(api: Api, world: World) -> None:
+    inputs = {"persistent_resource_id": "my-resource"}
+    api.send_ok("POST", PIPELINES, a_body(inputs=inputs), schema="TrainingPipeline")
+    (job,) = world.store.recent_jobs(5)
+    assert job.plan.persistent_resource == "my-resource"
+    assert job.plan.keep_s
 
 
 def test_methods_require_their_own_permissions(api: Api) -> None:

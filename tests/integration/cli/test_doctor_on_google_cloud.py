@@ -107,7 +107,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
         monkeypatch.setenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", "worker")
         endpoints = Endpoints(*[endpoint] * len(Endpoints.__dataclass_fields__))
         monkeypatch.setattr(inspection, "GOOGLE", endpoints)
-        monkeypatch.setattr("trainmaster.cli.doctor.checks.GOOGLE", endpoints)
+        monkeypatch.setattr("trainmaster.cli.doctor.inspecting.GOOGLE", endpoints)
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
         monkeypatch.setenv("TRAINMASTER_IAM_ACCOUNTS_ENDPOINT", endpoint)
         monkeypatch.setenv("TRAINMASTER_IAM_PEOPLE_ENDPOINT", endpoint)
