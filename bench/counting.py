@@ -84,7 +84,8 @@ def documents_written(name: str, args: Sequence[Any], result: object) -> list[st
             job = f"jobs/{entry.job_id}"
             written = [f"{job}/ledger/{entry.key}"]
             written += [job] if change.job else []
-            written += [f"{job}/replicas/{replica.key}" for replica in change.replicas]
+            replicas = (*change.replicas, *change.unchanged)
+            written += [f"{job}/replicas/{replica.key}" for replica in replicas]
             written += [f"machines/{change.machines.set_id}"] if change.machines else []
             written += ["control/admission_token"] if any(more) else []
         case "mark_done", (job_id, keys, *_):

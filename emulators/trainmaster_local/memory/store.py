@@ -370,10 +370,10 @@ def _has_vm(job: Job, name: str) -> bool:
 def _check_versions(
     stored: StoredJob | None, change: Change, tokens: Mapping[str, object], job_id: str
 ) -> None:
-    """Raise ConflictError if a document that changes is not as it was read."""
+    """Raise ConflictError if a document that the change depends on is not as it was read."""
     if change.job is not None:
         _check(stored.job.version if stored else None, tokens.get(JOB), job_id)
-    for replica in change.replicas:
+    for replica in (*change.replicas, *change.unchanged):
         current = stored.replicas.get(replica.key) if stored else None
         _check(current.version if current else None, tokens.get(replica.key), replica.key)
 

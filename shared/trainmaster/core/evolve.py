@@ -23,7 +23,9 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.members import recall
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules.kept_machines import keeps_machines
 from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
 from trainmaster.core.transitions.job_actions import accept_job, change_job
@@ -98,8 +100,27 @@ def _with_machines(state: State, change: Change, decision: Decision, now: dateti
     has_ended = ended is not None and ended.state.is_terminal and not state.job.state.is_terminal
     if ended is None or not has_ended or ended.machines is None:
         return change
-    keeps = keeps_machines(state.job, decision)
-    return replace(change, machines=ended_set(state, ended, now, keeps=keeps))
+    machines = ended_set(state, ended, now, keeps=keeps_machines(state.job, decision))
+    return replace(change, machines=machines, unchanged=_kept_replicas(state, change, machines))
+
+
+def _kept_replicas(
+    state: State, change: Change, machines: MachineSet | None
+) -> tuple[Replica, ...]:
+    """Return the replicas whose VMs are kept, and whose documents the change does not write.
+
+    The loss of a replica that is judged alone writes this document only, and must not pass unseen:
+    a VM that another function replaces is none to keep.
+    """
+    if machines is None:
+        return ()
+    kept = {vm.replica_id for vm in machines.vms}
+    written = {replica.key for replica in change.replicas}
+    return tuple(
+        replica
+        for replica in state.replicas
+        if replica.replica_id in kept and replica.key not in written
+    )
 
 
 def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:

@@ -71,9 +71,9 @@ class States(Protocol):
     ) -> None:
         """Write the ledger entry and the changed documents in one atomic step, or nothing.
 
-        Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a changed
-        document is not as in `loaded`, or if another commit has used an admission token since
-        `admission_token` was taken.
+        Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a document
+        that is changed, or one of `change.unchanged`, is not as in `loaded`, or if another commit
+        has used an admission token since `admission_token` was taken.
         """
         ...
 

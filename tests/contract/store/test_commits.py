@@ -76,6 +76,20 @@ def test_commit_on_a_stale_state_conflicts_and_writes_nothing(store: Store) -> N
     assert store.entry("digits_1", late.key) is None
 
 
+def test_replica_that_must_be_unchanged_conflicts_with_another_writer(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load_attempt("digits_1"))
+    (worker,) = [one for one in loaded.state.replicas if one.replica_id == WORKER_0]
+    entry, change = entry_of(loaded.state, exited(CHIEF, 1))
+    store.commit(
+        must(store.load("digits_1", "1-worker-0")), *entry_of(loaded.state, ready(WORKER_0))
+    )
+    with pytest.raises(ConflictError):
+        store.commit(loaded, entry, replace(change, unchanged=(worker,)))
+    assert store.entry("digits_1", entry.key) is None
+    store.commit(loaded, entry, change)
+
+
 def test_ignored_event_is_recorded_despite_other_writers(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))

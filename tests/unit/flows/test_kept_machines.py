@@ -737,3 +737,24 @@ def test_secret_of_the_tenure_is_in_no_event_and_no_message(first: World) -> Non
     texts = [repr(first.job), str(first.ledger), str(job_view(first.job, project="p"))]
     texts += [str(entry_document(entry)) for entry in first.ledger]
     assert not any(key in text for text in texts)
+
+
+def test_end_beside_a_loss_does_not_keep_the_lost_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of a replica that is judged alone changes only this replica's document."""
+    world = World("first")
+    spec = a_keeping_spec()
+    training_input: Any = spec["trainingInput"]
+    servers = {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+    run_job(world, {**spec, "trainingInput": {**training_input, **servers}})
+    lost = world.vm(WORKERS[0])
+
+    def lose() -> None:
+        world.send("maintenance", WORKERS[0], cause="host_error")
+
+    before_next_commit(world, monkeypatch, lose)
+    succeed(world)
+    assert world.state == "SUCCEEDED"
+    assert world.replica(WORKERS[0]).vm_generation == 2
+    kept = machine_set(world)
+    assert kept.state is SetState.KEPT
+    assert lost.instance_id not in {vm.instance_id for vm in kept.vms}
