@@ -758,3 +758,22 @@ def test_end_beside_a_loss_does_not_keep_the_lost_vm(monkeypatch: pytest.MonkeyP
     kept = machine_set(world)
     assert kept.state is SetState.KEPT
     assert lost.instance_id not in {vm.instance_id for vm in kept.vms}
+
+
+def test_function_that_is_suspended_before_it_reads_decides_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the machines would be kept from a time on at which another job had them."""
+    world = World("first")
+    run_job(world)
+    load = world.store.load
+
+    def load_later(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(world.store, "load", load)
+        world.wait(400)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(world.store, "load", load_later)
+    cancel_job("first", "anna", world.deps)
+    assert world.state == "CANCELLED"
+    assert machine_set(world).ended_at == world.now

@@ -5,6 +5,7 @@ What the rules read is different for each kind of event (`Event.reads`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,18 +22,22 @@ from trainmaster.ports import Loaded, States, Store
 
 
 def decide(
-    event: Event, now: datetime, store: Store, known: Loaded | None
-) -> tuple[Loaded | None, Decision]:
-    """Load what the event reads, and judge it.
+    event: Event, clock: Callable[[], datetime], store: Store, known: Loaded | None
+) -> tuple[Loaded | None, Decision, datetime]:
+    """Load what the event reads, and judge it. Return both, and the time of the decision.
 
     An exit for which restarts are spent is judged again with those that do not count. A change of
     the whole attempt is judged again with all of it. So is a success that has notes,
     because they name the members that still run.
 
+    The clock is read after the state: a function may be suspended for minutes before it reads, and
+    a decision must not be older than what it is about.
+
     `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's
     job does not exist.
     """
     loaded = _load(event.job_id, event.reads, store, known)
+    now = clock()
     decision = judge(loaded.state if loaded else None, event, now)
     if loaded is not None and isinstance(event, ReplicaExited) and _has_spent_restarts(decision):
         loaded = _with_excused(loaded, event, store)
@@ -47,10 +52,11 @@ def decide(
     ):
         excused = loaded.state.excused
         loaded = store.load_attempt(event.job_id)
+        now = clock()
         if loaded is not None:
             loaded = replace(loaded, state=replace(loaded.state, excused=excused))
         decision = judge(loaded.state if loaded else None, event, now)
-    return loaded, decision
+    return loaded, decision, now
 
 
 def _has_spent_restarts(decision: Decision) -> bool:

@@ -176,9 +176,8 @@ def _commit(
     known: Loaded | None,
     taken: LoadedSet | None,
 ) -> Recorded:
-    now = deps.clock()
     for retry in range(TRIES):
-        loaded, decision = decide(event, now, deps.store, None if retry else known)
+        loaded, decision, now = decide(event, deps.clock, deps.store, None if retry else known)
         if loaded and taken:
             loaded = replace(loaded, tokens={**loaded.tokens, MACHINES: taken.token})
         state = loaded.state if loaded else None
