@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import tarfile
@@ -56,6 +57,9 @@ def files_of(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
+_of_other_builds = shutil.ignore_patterns("*-0.*", "*.egg-info", "dist", "build")
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that returns the archive of a trainer, which is built once and leaves
@@ -64,10 +68,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def build(trainer: str) -> Path:
-        out = tmp_path_factory.mktemp(trainer) / "out"
-        before = files_of(EXAMPLES / trainer)
-        [archive] = package_staging.build(EXAMPLES / trainer / "trainer", out)
-        assert files_of(EXAMPLES / trainer) == before
+        folder = tmp_path_factory.mktemp(trainer)
+        # A copy: local stacks of other tests build the same example at the same time.
+        example = folder / "example"
+        shutil.copytree(EXAMPLES / trainer, example, ignore=_of_other_builds)
+        before = files_of(example)
+        [archive] = package_staging.build(example / "trainer", folder / "out")
+        assert files_of(example) == before
         return archive
 
     return build
