@@ -21,6 +21,7 @@ import pytest
 from tests.integration.agent.support.cloud import Cloud
 from tests.integration.agent.support.vm import Vm, is_alive
 from tests.integration.containers.host_engine import PYTORCH, HostEngine
+from trainmaster.agent.program.process_table import read_oom_kill_counts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -268,11 +269,13 @@ def test_exit_is_the_programs_own(
     site: Site, end: str, status: int, number: signal.Signals | None
 ) -> None:
     site.program(f"import os, signal, sys\n{end}")
+    kills = read_oom_kill_counts()
     body = site.run()
     expected = (None, number) if number and site.kind == "module" else (status, None)
     assert body["cause"] == "process"
     assert (body["exit_status"], body["signal"]) == expected
-    assert not body["out_of_memory"]
+    # The counter is this machine's: programs of other tests run out of memory on purpose.
+    assert not body["out_of_memory"] or read_oom_kill_counts() != kills
 
 
 DAEMON = """
