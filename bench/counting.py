@@ -69,8 +69,9 @@ class _Counting:
 def documents_read(name: str, args: Sequence[Any], result: object) -> int:
     """Return how many documents this call of the store has read, at least one for a query."""
     if name == "mark_done":
-        tokens = args[3] if len(args) > 3 else None  # noqa: PLR2004 - the method's fourth argument
-        return 0 if set(args[1]) <= set(tokens or {}) else len(args[1])
+        _, keys, _, *rest = args
+        tokens = rest[0] if rest else None
+        return 0 if set(keys) <= set(tokens or {}) else len(keys)
     if name in WITHOUT_READS:
         return 0
     return 1 if name in SINGLE_READS else documents(result)

@@ -151,7 +151,7 @@ def forget_starts(patch: pytest.MonkeyPatch) -> None:
 
 
 def truncate_the_state_file(patch: pytest.MonkeyPatch) -> None:
-    """Write a new state file each time, for which a full disk has no room."""
+    """Write a new state file each time, which fails on a full disk."""
 
     def write(state: StoredState, path: Path) -> None:
         path.write_bytes(state_file._encode(1, json.dumps(asdict(state)).encode()))

@@ -23,7 +23,7 @@ GROUPED: Final = (1e4, 1e12)
 
 
 class Scale(Enum):
-    """What the values of a chart are, and so where its axis ends."""
+    """The kind of values in a chart, which decides where its axis ends."""
 
     SHARE = "share"
     """From 0 to 1."""

@@ -60,7 +60,7 @@ class AuthDeps:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Who sent an event, and what the check has read of the job."""
+    """The sender of an event, and what the check has read of the job."""
 
     machine: str = ""
     """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
@@ -71,9 +71,9 @@ class Authenticated:
 def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps | None) -> Authenticated:
     """Return the machine that sent the event, with the documents that were read.
 
-    `subject` is whom the event is about: the rest of the message is decoded after this check.
-    Without `deps`, as in a simulation, senders are not authenticated. Raises IdentityError unless
-    that replica itself sent the message, and TemporaryError for network errors.
+    `subject` is the replica that the event is about: the rest of the message is decoded after this
+    check. Without `deps`, as in a simulation, senders are not authenticated. Raises IdentityError
+    unless that replica itself sent the message, and TemporaryError for network errors.
     """
     if deps is None or not deps.account:
         return Authenticated()

@@ -76,9 +76,8 @@ def test_every_scenario_prints_its_figures(scenario: str, replicas: int) -> None
 def test_functions_are_those_of_the_installation() -> None:
     table = {
         topic: (places, instances)
-        for names, *places_instances in google.functions()
+        for names, places, instances in google.functions()
         for topic in names
-        for places, instances in [places_instances]
     }
     assert table[topics.PROVISION] == (80, 20)
     assert table[topics.SWEEP] == (1, 1)
