@@ -277,7 +277,8 @@ class JobQueries(Protocol):
         """Return the job, ended or not, that has a replica whose VM has this name.
 
         A job that cannot be read owns every VM that is named after it. Of a job with a machine set,
-        the set's holder decides about every VM of that name.
+        the set's holder decides about every VM of that name. A job that has taken the machines of
+        another one has created none: VMs of its name were created before the database was restored.
         """
         ...
 

@@ -30,6 +30,7 @@ from trainmaster.messaging.push import Message
 from trainmaster.ports import Claims, IdentityError
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import job_view
+from trainmaster_local.memory.store import MemoryStore
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 MASTER = ReplicaId(TaskType.MASTER, 0)
@@ -314,6 +315,29 @@ def test_restored_database_deletes_the_later_vms(first: World) -> None:
     restored.deliver()
     restored.provision()
     assert machine_set(restored).state is SetState.RELEASED
+
+
+def test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since() -> None:
+    """The job was submitted and ran, and again after the restore, when machines were kept."""
+    lost = World("second")
+    run_job(lost)
+    first = replace(lost, job_id="first", store=MemoryStore())
+    run_job(first)
+    succeed(first)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "first"
+    left = {vm.instance_id for vm in lost.vms}
+    for _ in range(3):
+        second.wait(600)
+        beat_all(second)
+        second.sweep()
+        deliver(second)
+    assert second.state == "RUNNING"
+    assert left
+    assert not lost.vms
+    assert second.vms
 
 
 def lose_all(world: World) -> None:

@@ -174,16 +174,21 @@ class JobQueries(Database):
             if vm_name(job_id, replica_id) != name:
                 continue
             if job is not None and job.machines is not None:
-                return VmOwner(self._holder(job_id), job_id)
+                holder = self._holder(job)
+                return VmOwner(holder, job_id) if holder else None
             if job is None or replica_id in job.plan.replica_ids:
                 return VmOwner(job_id, job_id)
         return None
 
-    def _holder(self, set_id: str) -> str:
-        """Return the holder of the machine set that this job has created: itself, at first."""
-        path = f"{MACHINE_SETS}/{set_id}"
+    def _holder(self, job: Job) -> str | None:
+        """Return the holder of the machine set that this job has created: itself, at first. None:
+        it has taken the machines of another job, and has created no set.
+        """
+        path = f"{MACHINE_SETS}/{job.job_id}"
         snapshot = self._get(path, fields=["holder"]).get(path)
-        return str(snapshot.get("holder")) if snapshot is not None else set_id
+        if snapshot is not None:
+            return str(snapshot.get("holder"))
+        return job.job_id if job.set_id == job.job_id else None
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))
