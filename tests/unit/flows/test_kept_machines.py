@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.jobs import a_spec
 from tests.support.world import World, before_next_commit
-from trainmaster.core.events import IncarnationRef, VmRef
+from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
 from trainmaster.core.model.plan import Accelerator
@@ -77,14 +77,18 @@ def machine_set(world: World) -> MachineSet:
     return loaded.state.machine_set
 
 
-@pytest.fixture
-def first() -> World:
-    """A job that has ended, and whose machines are kept."""
+def a_keeping_job() -> World:
+    """Return a job that has ended, and whose machines are kept."""
     world = World("first")
     run_job(world)
     succeed(world)
     beat_all(world)
     return world
+
+
+@pytest.fixture
+def first() -> World:
+    return a_keeping_job()
 
 
 def test_machines_of_a_job_that_succeeds_are_kept_and_stopped(first: World) -> None:
@@ -236,6 +240,7 @@ def test_vm_lost_while_kept_is_created_by_the_next_job(first: World) -> None:
     again = second.vm(lost.replica_id)
     assert again.vm_generation > lost.vm_generation
     assert second.state == "RUNNING"
+    assert not any(isinstance(entry.event, VmLost) for entry in second.ledger), "it is not taken"
 
 
 def test_all_vms_lost_while_kept_the_next_job_starts_cold(first: World) -> None:
