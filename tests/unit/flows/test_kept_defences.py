@@ -148,9 +148,13 @@ def see_no_later_holder(patch: Patch) -> None:
 
 
 def release_early(patch: Patch) -> None:
-    patch.setattr(rules, "not_yet", lambda text: rules.Decision(
-        rules.Rule.LIFECYCLE, rules.Reason.MACHINES_RELEASED, text, rules.ReleaseMachines()
-    ))
+    patch.setattr(
+        rules,
+        "not_yet",
+        lambda text: rules.Decision(
+            rules.Rule.LIFECYCLE, rules.Reason.MACHINES_RELEASED, text, rules.ReleaseMachines()
+        ),
+    )
 
 
 def read_the_clock_first(patch: Patch) -> None:
@@ -274,10 +278,16 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         find_no_holder,
         scenarios.test_function_dies_after_the_take_the_sweep_hands_the_vms_over,
     ),
-    (hand_over_to_the_ended, scenarios.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms),
+    (
+        hand_over_to_the_ended,
+        scenarios.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms,
+    ),
     (take_unlisted, scenarios.test_vm_lost_while_kept_is_created_by_the_next_job),
     (take_unlisted, scenarios.test_all_vms_lost_while_kept_the_next_job_starts_cold),
-    (forget_what_is_pending, scenarios.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep),
+    (
+        forget_what_is_pending,
+        scenarios.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
+    ),
     (store_no_instance_id, scenarios.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
     (keep_vms_of_changed_replicas, scenarios.test_end_beside_a_loss_does_not_keep_the_lost_vm),
     (trust_old_heartbeats, scenarios.test_silent_agents_are_not_taken),
