@@ -32,7 +32,7 @@ from trainmaster.core.reconcile import desired
 from trainmaster.core.rules import evidence, verdict
 from trainmaster.core.rules import judge as judging
 from trainmaster.core.rules.evidence import Rank
-from trainmaster.core.transitions import job_actions
+from trainmaster.core.transitions import job_actions, kept_machines
 from trainmaster.messaging import agent_messages
 from trainmaster.ports import VmOwner
 from trainmaster_local.memory.store import MemoryStore
@@ -179,7 +179,7 @@ def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
 
 def store_no_instance_id(patch: pytest.MonkeyPatch) -> None:
     """Take a VM that vanishes meanwhile for one that was never requested."""
-    taking = job_actions.taking_replicas
+    taking = kept_machines.taking_replicas
     patch.setattr(
         job_actions,
         "taking_replicas",

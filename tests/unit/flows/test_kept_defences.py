@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -13,16 +14,20 @@ from tests.support.world import World
 from tests.unit.flows import test_kept_machines as scenarios
 from tests.unit.flows.test_kept_machines import a_keeping_job
 from trainmaster.core import evolve
+from trainmaster.core.actions import ReleaseMachines
+from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.model import fit, plan
 from trainmaster.core.model.capacity import machine_kind
-from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.machine_set import FitItem, KeptVm
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.machine_set import FitItem, KeptVm, MachineSet
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import OnDemand
-from trainmaster.core.model.vm import Directive
+from trainmaster.core.model.vm import Directive, Vm
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reconcile import kept, startup_timeout
+from trainmaster.core.reconcile.steps import Direct, Step
 from trainmaster.core.rules import kept_machines as rules
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.core.transitions import kept_machines as transitions
 from trainmaster.flows.commit import decide
 from trainmaster.flows.provisioning import (
@@ -81,7 +86,7 @@ def take_unlisted(patch: Patch) -> None:
 
 
 def trust_old_heartbeats(patch: Patch) -> None:
-    patch.setattr(kept_machines, "OLD_HEARTBEAT", scenarios.timedelta(days=1))
+    patch.setattr(kept_machines, "OLD_HEARTBEAT", timedelta(days=1))
 
 
 def store_no_instance_id(patch: Patch) -> None:
@@ -94,7 +99,7 @@ def store_no_instance_id(patch: Patch) -> None:
 
 
 def wait_as_for_new_vms(patch: Patch) -> None:
-    patch.setattr(startup_timeout, "TAKE_TIMEOUT_S", startup_timeout.STARTUP_TIMEOUT_S)
+    patch.setattr(startup_timeout, "TAKE_TIMEOUT_S", STARTUP_TIMEOUT_S)
 
 
 def release_never(patch: Patch) -> None:
@@ -106,7 +111,7 @@ def release_before_the_admission(patch: Patch) -> None:
     admit = admission._admit_one
 
     def release_and_admit(job: Job, token: Any, fleet_deps: Any, deps: Any) -> None:
-        placed = replace(job, state=admission.JobState.PREPARING)
+        placed = replace(job, state=JobState.PREPARING)
         kept_machines.release_for_limits([placed], deps.limits, deps)
         admit(job, token, fleet_deps, deps)
 
@@ -151,9 +156,7 @@ def release_early(patch: Patch) -> None:
     patch.setattr(
         rules,
         "not_yet",
-        lambda text: rules.Decision(
-            rules.Rule.LIFECYCLE, rules.Reason.MACHINES_RELEASED, text, rules.ReleaseMachines()
-        ),
+        lambda text: Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines()),
     )
 
 
@@ -174,22 +177,15 @@ def keep_vms_of_changed_replicas(patch: Patch) -> None:
 
 def hand_over_to_the_ended(patch: Patch) -> None:
     """Direct kept VMs that were never handed over."""
-    stop = kept._stop
-    steps = kept.kept_steps
 
-    def direct_all(state: State, machines: Any, vms: Any) -> Any:
-        found = list(steps(state, machines, vms))
+    def direct_all(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
         by_id = {vm.instance_id: vm for vm in machines.vms}
-        directed = {step.vm.instance_id for step in found}
-        found += [
-            kept.Direct(vm, stop(state.job, state, by_id[vm.instance_id]))
+        idle = [
+            Direct(vm, kept._stop(state.job, state, by_id[vm.instance_id]))
             for vm in vms
-            if vm.instance_id in by_id
-            and vm.instance_id not in directed
-            and vm.directive
-            and vm.directive.tenure < machines.tenure
+            if vm.instance_id in by_id and vm.directive and vm.directive.tenure < machines.tenure
         ]
-        return tuple(found)
+        return (*kept.kept_steps(state, machines, vms), *idle)
 
     patch.setattr(reconciliation, "kept_steps", direct_all)
 
