@@ -149,10 +149,6 @@ class Lease:
     """Message id of the delivery that took the lease. Empty: unknown."""
 
 
-REJECTED: Final = "rejected: "
-"""Beginning of the reason of a dead letter that is a submission with a mistake of its sender."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """A submission that did not become a job."""
