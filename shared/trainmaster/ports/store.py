@@ -28,6 +28,7 @@ from trainmaster.ports.store_values import (
     Orphan,
     PendingEntries,
     Rejection,
+    SweepRequests,
     VmOwner,
 )
 
@@ -231,6 +232,18 @@ class JobQueries(Protocol):
 
     def store_queue(self, queue: AdmissionQueue) -> None:
         """Store the queue that an admission pass has left."""
+        ...
+
+    def sweep_requests(self) -> SweepRequests:
+        """Return what was noted last. One read."""
+        ...
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        """Note that a sweep has published its requests."""
+        ...
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        """Note the time of a request of a sweep that has been delivered."""
         ...
 
     def count_live(self) -> int:

@@ -40,11 +40,19 @@ from trainmaster.gcp.firestore.documents import (
     submission_time_field,
     unpack,
 )
-from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs, VmOwner
+from trainmaster.ports import (
+    AdmissionToken,
+    JobFilter,
+    JobPosition,
+    LiveJobs,
+    SweepRequests,
+    VmOwner,
+)
 from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 
 ADMISSION: Final = "control/admission_token"
 QUEUE: Final = "control/admission_queue"
+SWEEP: Final = "control/sweep"
 
 
 class JobQueries(Database):
@@ -93,6 +101,22 @@ class JobQueries(Database):
         batch = self._client.batch()
         batch.set(self._client.document(QUEUE), {"packed": pack(queue)})
         commit(batch, "store the admission queue")
+
+    def sweep_requests(self) -> SweepRequests:
+        stored = self._get(SWEEP).get(SWEEP)
+        return read(SweepRequests, stored.to_dict()) if stored else SweepRequests()
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        self._note_sweep(requested_at=requested_at)
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        self._note_sweep(reached_at=reached_at)
+
+    def _note_sweep(self, **fields: datetime) -> None:
+        """Write these fields, whatever the others are: each has one kind of writer."""
+        batch = self._client.batch()
+        batch.set(self._client.document(SWEEP), fields, merge=True)
+        commit(batch, "note the requests of a sweep")
 
     def count_live(self) -> int:
         return self._count(self._where(JOBS, ("is_live", "==", True)))
