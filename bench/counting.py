@@ -120,7 +120,7 @@ def documents(result: object) -> int:
     """
     match result:
         case Loaded():
-            return 1 + len(result.state.replicas)
+            return 1 + len(result.state.replicas) + (result.state.job.machines is not None)
         case LiveJobs():
             return max(1, len(result.job_ids))
         case PendingEntries():

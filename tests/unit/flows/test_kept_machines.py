@@ -140,6 +140,25 @@ def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:
     assert "machines_released" in reasons
 
 
+def test_sweep_reads_no_replica_of_machines_that_idle(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand machines may be kept for an hour, and swept sixty times."""
+    load_attempt = first.store.load_attempt
+    read: list[int] = []
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        loaded = load_attempt(*arguments, **options)
+        read.append(len(loaded.state.replicas) if loaded else 0)
+        return loaded
+
+    monkeypatch.setattr(first.store, "load_attempt", count)
+    first.wait(60)
+    first.provision()
+    assert read
+    assert not any(read)
+
+
 def test_kept_until_the_deadline(first: World) -> None:
     first.wait(800)
     first.sweep()
