@@ -50,6 +50,7 @@ NOTICES: Final = {
     "maintenance": ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"),
 }
 """Which metadata entry announces the end of a VM, and its value then."""
+UPCOMING: Final = "instance/upcoming-maintenance?alt=json"
 NO_FILE: Final = Path("no-such-folder/state.json")
 DISK_FILLS_S: Final = (30.0, 300.0)
 """After the start of the VM. Programs fill it."""
@@ -175,16 +176,15 @@ class AgentHost:
 
     def announce_early(self, ahead_s: float) -> None:
         """The metadata server announces maintenance so long ahead."""
-        path = "instance/upcoming-maintenance?alt=json"
         at = self.world.clock() + timedelta(seconds=ahead_s)
-        self._metadata[path] = json.dumps({"window_start_time": at.isoformat()})
-        self._notify(path)
+        self._metadata[UPCOMING] = json.dumps({"window_start_time": at.isoformat()})
+        self._notify(UPCOMING)
 
-    def withdraw(self, cause: str) -> None:
-        """The metadata server announces nothing any more."""
-        path, _ = NOTICES[cause]
-        self._metadata.pop(path, None)
-        self._notify(path)
+    def withdraw_maintenance(self) -> None:
+        """The metadata server announces no maintenance any more."""
+        for path in (NOTICES["maintenance"][0], UPCOMING):
+            self._metadata.pop(path, None)
+            self._notify(path)
 
     def shut_down(self) -> None:
         """The guest shuts down: the agent gets SIGTERM, and maybe so does the program."""

@@ -58,6 +58,8 @@ NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
 ANNOUNCED: Final = frozenset({"preemption", "maintenance"})
 """Faults that are announced before."""
+WITHDRAWN: Final = "withdrawn"
+"""An announcement that is taken back. Peers of its machine do not learn that."""
 HARD: Final = frozenset({"unfit", "lost", "hang", "gone", "unkillable", "interrupted"})
 """Faults after which a machine no longer takes part."""
 
@@ -136,7 +138,7 @@ class Examiner:
             (
                 at_s + NOTICE_S
                 for at_s, _, kind in self._job.faults
-                if kind in ANNOUNCED
+                if kind in (*ANNOUNCED, WITHDRAWN)
                 and at_s > max(program.started_s - NOTICED_S, now_s - ASKED_AGAIN_S)
                 and at_s + NOTICE_S > program.asked_s
             ),

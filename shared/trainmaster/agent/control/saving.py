@@ -45,7 +45,7 @@ ASK_S = 2.0
 AGAIN_S = 600.0
 """A notice that comes later is another request: the one before may have been withdrawn."""
 FINISH_S = 600.0
-"""Time for a save after the round has ended."""
+"""Time for a save, from the request or from the end of the round."""
 LATE_S = 60.0
 """Time after a VM should have been given up for which the notice still explains an exit."""
 CATCH_AGAIN_S = 30.0
@@ -107,6 +107,9 @@ class Saving:
             self._ask_peers(self._channel, key, self._number_of_notice(key), gives_up_s)
         elif self._config.save_on_notice != "off":
             name = self._config.checkpoint_signal
+            self._asked = key
+            self._moment = self._clock()
+            self._until = self._moment + gives_up_s
             self._enter()
             self._console.log(f"Sending {name.name} to the program, so that it saves its state.")
             self._launcher.show_notice()
@@ -148,12 +151,14 @@ class Saving:
             self._inbox.post_later(CATCH_AGAIN_S, ask)
 
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether all members of this round were asked to save: its end is no success and no
-        failure then.
+        """Return whether this program was asked to save: its end is no success and no failure
+        then.
 
-        False again a while after the VM should have been given up: the notice was withdrawn.
+        A withdrawn notice changes nothing: the program saves. False again when a save has ended at
+        the latest: the program went on.
         """
-        return key == self._asked and self._clock() < self._until + LATE_S
+        latest = max(self._moment + FINISH_S, self._until + LATE_S)
+        return key == self._asked and self._clock() < latest
 
     @property
     def patience_s(self) -> float:
