@@ -89,6 +89,8 @@ class AgentHost:
         self.disk: Disk | None = None
         """The disk, if it becomes full."""
         self.is_unfit = False
+        self.fails_setup = False
+        """Whether it cannot be set up any more."""
         if self.world.chance(profile.full_disk):
             self.disk = Disk()
             self.world.at_end.append(self.disk.close)
@@ -393,7 +395,7 @@ class VirtualSetup:
         if host.is_unfit:
             host.vm.job.note_fault(host.vm, "unfit")
             return SetupFailure("setup", None, UNFIT, UNFIT["message"])
-        if not is_installed and world.chance(profile.setup_fail):
+        if self._host.fails_setup or world.chance(profile.setup_fail):
             host.vm.job.note_fault(host.vm, "setup")
             return SetupFailure("setup", None, DOWNLOAD_FAILED, "503")
         return {}

@@ -163,6 +163,10 @@ class ReplicaExited(_ReplicaEvent):
     """
     log_problem: str = ""
     """Why it did not accept them; empty: it did."""
+    ended: ReplicaExited | None = None
+    """If this incarnation could not be started: how the previous program on this VM ended; None as
+    in `VmReady`.
+    """
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
