@@ -107,7 +107,7 @@ class Cloud:
             shortage = self.capacity.shortage(zone, properties, room_left)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
-            self.lifecycle.insert(operation, [(instance, operation)], shortage)
+            self.lifecycle.insert(operation, [(instance, operation)], shortage, min_count=1)
             return operation
 
     def bulk_insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
@@ -121,8 +121,9 @@ class Cloud:
                 return earlier
             properties = self._properties(zone, body.get("instanceProperties") or {})
             names = bulk_names(body)
+            min_count = int(body.get("minCount") or len(names))
             room = self._room(zone, properties, len(names))
-            if room >= int(body.get("minCount") or len(names)):
+            if room >= min_count:
                 names = names[:room]
             room_left = room - len(names)  # negative: no capacity
             shortage = self.capacity.shortage(zone, properties, room_left)
@@ -139,7 +140,7 @@ class Cloud:
             with_operations = [
                 (instance, self._begin("insert", instance, None, group)) for instance in instances
             ]
-            self.lifecycle.insert(operation, with_operations, shortage)
+            self.lifecycle.insert(operation, with_operations, shortage, min_count)
             return operation
 
     def _properties(self, zone: str, body: Json) -> Properties:

@@ -20,7 +20,7 @@ from trainmaster_emulators.machines.compute_errors import (
     required,
 )
 from trainmaster_emulators.machines.injected_faults import parse_injected_faults
-from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.instances import BEING_CREATED, Instance, Status
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.tpu import control as tpu_control
 from trainmaster_emulators.tpu.cloud import TpuCloud
@@ -79,7 +79,9 @@ class Control:
             return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.instances.find(name)
         cuts_shutdown_short = verb == "crash" and instance.status is Status.STOPPING
-        if instance.status is not Status.RUNNING and not cuts_shutdown_short:
+        ends_creation = verb == "preempt" and instance.status in BEING_CREATED
+        is_possible = instance.status is Status.RUNNING or cuts_shutdown_short or ends_creation
+        if not is_possible:
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])

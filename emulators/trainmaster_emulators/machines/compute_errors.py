@@ -210,5 +210,15 @@ def too_few_created(desired: int) -> OperationError:
     return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
 
 
+def preempted_at_start() -> OperationError:
+    """Return the error of an insert whose Spot VM was preempted before it ran.
+
+    Sources: scylladb/scylla-cluster-tests 2790 and 2945, by which the stopped VM keeps its name;
+    the code is that of SkyPilot's failover handler.
+    """
+    message = "Instance failed to start due to preemption."
+    return OperationError("UNSUPPORTED_OPERATION", message, HTTPStatus.BAD_REQUEST)
+
+
 def internal_error(message: str) -> OperationError:
     return OperationError("INTERNAL_ERROR", message, HTTPStatus.INTERNAL_SERVER_ERROR)

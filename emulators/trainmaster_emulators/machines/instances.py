@@ -19,7 +19,7 @@ from trainmaster_emulators.machines.catalog import Links
 from trainmaster_emulators.machines.compute_errors import Json
 from trainmaster_emulators.machines.metadata_server import MetadataServer
 from trainmaster_emulators.machines.metadata_tree import MetadataTree
-from trainmaster_emulators.machines.operations import timestamp
+from trainmaster_emulators.machines.operations import Operation, timestamp
 from trainmaster_emulators.machines.powered_vm import Disk, PoweredVm
 from trainmaster_emulators.machines.properties import Properties
 
@@ -32,6 +32,10 @@ class Status(StrEnum):
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
     TERMINATED = "TERMINATED"
+
+
+BEING_CREATED: Final = frozenset({Status.PROVISIONING, Status.STAGING})
+"""The VM does not run yet."""
 
 
 def fingerprint(value: object) -> str:
@@ -62,6 +66,8 @@ class Instance:
     """Values that the VM wrote, by namespace and key. They outlive a power-off."""
     boots: int = 0
     """Number of power-ons. An event that was planned for one power-on compares this number."""
+    preemption: Operation | None = None
+    """The event that took the VM before it ran; its insert fails."""
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     vm: PoweredVm | None = None

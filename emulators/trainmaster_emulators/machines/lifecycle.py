@@ -19,11 +19,12 @@ from trainmaster_emulators.machines.catalog import Links
 from trainmaster_emulators.machines.compute_errors import (
     OperationError,
     internal_error,
+    preempted_at_start,
     too_few_created,
 )
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
-from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.instances import BEING_CREATED, Instance, Status
 from trainmaster_emulators.machines.operations import SYSTEM, Operation, OperationStore
 from trainmaster_emulators.machines.vm_metadata import NO_MAINTENANCE
 from trainmaster_emulators.machines.vm_power import VmPower
@@ -74,15 +75,16 @@ class Lifecycle:
         operation: Operation,
         instances: Sequence[tuple[Instance, Operation]],
         error: OperationError | None,
+        min_count: int,
     ) -> None:
-        """Create VMs, all or none.
+        """Create VMs, at least `min_count` or none.
 
         The caller has acquired their `transition_lock`s; they are released at the end.
 
         Each VM has its own operation, which for a single insert is `operation`. `error`: why the
         creation fails.
         """
-        self._spawn(self._insert, operation, instances, error)
+        self._spawn(self._insert, operation, instances, error, min_count)
 
     def begin(
         self, operation: Operation, instance: Instance, step: Callable[[Instance], None]
@@ -102,13 +104,19 @@ class Lifecycle:
         """Announce a preemption in the metadata, then shut the VM down.
 
         Without `notice_s`, the shutdown begins after the notice that the VM requested, and lasts 30
-        s at most. With `notice_s`, it begins at once and lasts that long at most.
+        s at most. With `notice_s`, it begins at once and lasts that long at most. The insert of a
+        VM that does not run yet fails; it may have been powered on at this moment.
         """
         operation = self._begin_event(
             "compute.instances.preempted", instance, "Instance was preempted."
         )
         if instance.metadata_tree is not None:
             instance.metadata_tree.put("instance/preempted", "TRUE")
+        if instance.status in BEING_CREATED:
+            instance.preemption = operation
+            boot = instance.boots + 1  # if this is too late to keep it from being powered on
+            self._spawn(self._preempt, operation, instance, boot, 0, PREEMPTION_NOTICE_S)
+            return operation
         ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0
         grace_s = PREEMPTION_NOTICE_S if notice_s is None else notice_s
         self._spawn(self._preempt, operation, instance, instance.boots, ahead_s, grace_s)
@@ -212,30 +220,34 @@ class Lifecycle:
         operation: Operation,
         instances: Sequence[tuple[Instance, Operation]],
         error: OperationError | None,
+        min_count: int,
     ) -> None:
         operations = {operation.name: operation, **{own.name: own for _, own in instances}}
         for pending in operations.values():
             self.operations.start(pending)
         if error is None:
-            error = self._create([instance for instance, _ in instances])
+            error = self._create([instance for instance, _ in instances], min_count)
         else:
             self._pause(self.timing.creation_step_s(self._random))
         for instance, own in instances:
-            if error is not None:
-                self.vms.remove(instance)
+            never_ran = instance.boots == 0
+            own_error = error or (preempted_at_start() if never_ran else None)
+            if own_error is not None:
+                self._abandon(instance)
             instance.transition_lock.release()
             if own is not operation:
-                self.operations.finish(own, [error] if error else [])
+                self.operations.finish(own, [own_error] if own_error else [])
         errors = [error] if error else []
         is_bulk = any(own is not operation for _, own in instances)
         if error and is_bulk:
-            errors.append(too_few_created(len(instances)))
+            errors.append(too_few_created(min_count))
         self.operations.finish(operation, errors)
 
-    def _create(self, instances: Sequence[Instance]) -> OperationError | None:
-        """Take the VMs through PROVISIONING and STAGING, and power them on.
+    def _create(self, instances: Sequence[Instance], min_count: int) -> OperationError | None:
+        """Take the VMs through PROVISIONING and STAGING, and power on those that are not preempted
+        meanwhile.
 
-        Return the error if that fails; the VMs before the failed one then run.
+        Return the error if fewer than `min_count` can run; some of the VMs may run then.
         """
         step_s = self.timing.creation_step_s(self._random)
         self._pause(step_s)
@@ -245,12 +257,28 @@ class Lifecycle:
         error = self._late_error(instances[0])
         if error is not None:
             return error
+        remaining = [instance for instance in instances if instance.preemption is None]
+        if len(remaining) < min_count:
+            return preempted_at_start()
         try:
-            for instance in instances:
+            for instance in remaining:
                 self.vms.power_on(instance)
         except OSError as failure:
             return internal_error(f"The VM could not be started: {failure}")
         return None
+
+    def _abandon(self, instance: Instance) -> None:
+        """Delete a VM that was not created. One that was preempted meanwhile ends as one that ran:
+        it may stay, with its name, although its insert failed.
+        """
+        if instance.preemption is not None:
+            self.system_events(instance.preemption, instance)
+        action = instance.properties.scheduling.termination_action
+        if instance.preemption is not None and action != "DELETE":
+            self.vms.power.off(instance, 0)
+            instance.status = Status.TERMINATED
+        else:
+            self.vms.remove(instance)
 
     def _preempt(
         self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float

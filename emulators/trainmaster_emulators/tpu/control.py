@@ -25,7 +25,8 @@ def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
 
     Returns at once.
     """
-    if node.state is not NodeState.READY:
+    ends_creation = verb == "preempt" and node.state is NodeState.CREATING
+    if node.state is not NodeState.READY and not ends_creation:
         raise not_ready(node.path)
     notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
     match verb:

@@ -24,7 +24,7 @@ from trainmaster_emulators.tpu.fields import NODE, V2
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
-from trainmaster_emulators.tpu.tpu_errors import stockout
+from trainmaster_emulators.tpu.tpu_errors import not_while, stockout
 
 NODE_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.Node"
 EMPTY: Final[Json] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
@@ -90,8 +90,10 @@ class Lifecycle:
     def preempt(self, node: Node, notice_s: float = PREEMPTION_NOTICE_S) -> None:
         """Preempt a node.
 
-        It stays in the state PREEMPTED, and keeps its name, until it is deleted.
+        It stays in the state PREEMPTED, and keeps its name, until it is deleted. The creation of a
+        node that is not ready yet fails.
         """
+        node.is_preempted = node.state is NodeState.CREATING
         put_metadata(node, "instance/preempted", "TRUE")
         self._spawn(
             None,
@@ -162,6 +164,8 @@ class Lifecycle:
             node.hosts = self.hosts.build(node)
             self._start_up(node)
         except (ApiError, OSError, StatusError) as failure:
+            if node.state is NodeState.PREEMPTED:
+                raise
             self.hosts.power_off(node.hosts, 0)
             node.deleted = True
             self._forget(node)
@@ -174,6 +178,9 @@ class Lifecycle:
         if node.state not in (NodeState.CREATING, NodeState.STARTING):
             return  # deleted or stopped before this thread got the lock
         self._pause()
+        if node.is_preempted:
+            node.state = NodeState.PREEMPTED
+            raise not_while("create", node.state)
         self.hosts.power_on(node, node.hosts, self._on_unexpected_end(node))
         node.state = NodeState.READY
         node.health = "HEALTHY"

@@ -1,8 +1,8 @@
 """The node resource: the checks of a request, the node, and its JSON representation.
 
     CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY
-                  ├────► REPAIRING ─► READY   (a host ended)
-                  ├────► PREEMPTED
+        │         ├────► REPAIRING ─► READY   (a host ended)
+        └─────────┼────► PREEMPTED
                   ├────► TERMINATED           (maintenance)
                   └────► DELETING ─► deleted
 
@@ -132,6 +132,8 @@ class Node:
     health: str = "HEALTH_UNSPECIFIED"
     queued: str = ""
     """Path of the queued resource that requested the node; empty for none."""
+    is_preempted: bool = False
+    """Taken while it is created."""
     deleted: bool = False
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held during a transition from one state to another."""

@@ -257,7 +257,7 @@ def _vm(job_or_vm: str, replica: str | None) -> str:
 def preempt(
     job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
 ) -> None:
-    """Preempt a replica's VM, as Google preempts Spot VMs."""
+    """Preempt a replica's VM, as Google preempts Spot VMs: also one that is being created."""
     vm = _vm(job, replica)
     _faults(state_dir).preempt(vm, notice)
     say(f"{vm}: preempted")

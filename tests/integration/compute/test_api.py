@@ -84,6 +84,19 @@ def test_bulk_insert_creates_all_vms_in_one_operation_group(emulator: Emulator) 
     assert len(list(emulator.operations.list(request))) == 3
 
 
+@pytest.mark.parametrize(("min_count", "other"), [(1, "RUNNING"), (2, "DELETED")])
+def test_bulk_insert_keeps_the_vms_that_are_not_preempted_if_they_are_enough(
+    emulator: Emulator, min_count: int, other: str
+) -> None:
+    emulator.faults(slow_s=0.5)
+    operation = bulk_insert(emulator, ["a", "b"], min_count=min_count)
+    emulator.fault("a", "preempt")
+    codes = [error.code for error in emulator.done(operation).error.errors]
+    reached = min_count == 1
+    assert codes == ([] if reached else ["UNSUPPORTED_OPERATION", "VM_MIN_COUNT_NOT_REACHED"])
+    assert [emulator.status(name) for name in ("a", "b")] == ["TERMINATED", other]
+
+
 def test_name_pattern_is_refused(emulator: Emulator) -> None:
     resource = bulk(["x", "y"], per_instance_properties={}, name_pattern="vm-##")
     with pytest.raises(exceptions.BadRequest, match="namePattern"):

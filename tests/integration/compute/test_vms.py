@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from google.cloud import compute_v1
 
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, is_running, running_emulator
+from tests.integration.compute.emulator import (
+    PROJECT,
+    ZONE,
+    Emulator,
+    an_instance,
+    is_running,
+    running_emulator,
+)
 from tests.integration.tpu.slices import ONE_HOST, Slices
 from tests.support.stack import eventually
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
@@ -220,6 +227,24 @@ def test_preempted_vm_ends_after_the_notice(emulator: Emulator, action: str, sta
     emulator.fault("vm", "preempt", notice_s=0.5)
     eventually(lambda: emulator.status("vm") == status)
     assert time.monotonic() - started >= 0.5
+    assert not emulator.vm_processes()
+    assert "compute.instances.preempted" in operation_types(emulator, "vm")
+
+
+@pytest.mark.parametrize(("action", "status"), [("DELETE", "DELETED"), ("STOP", "TERMINATED")])
+def test_insert_of_a_vm_that_is_preempted_meanwhile_fails(
+    emulator: Emulator, action: str, status: str
+) -> None:
+    emulator.faults(slow_s=0.5)
+    scheduling = {"provisioning_model": "SPOT", "instance_termination_action": action}
+    resource = an_instance("vm", "echo booted", scheduling=scheduling)
+    operation = emulator.instances.insert_unary(
+        project=PROJECT, zone=ZONE, instance_resource=resource
+    )
+    emulator.fault("vm", "preempt")
+    (error,) = emulator.done(operation).error.errors
+    assert error.message == "Instance failed to start due to preemption."
+    assert emulator.status("vm") == status
     assert not emulator.vm_processes()
     assert "compute.instances.preempted" in operation_types(emulator, "vm")
 

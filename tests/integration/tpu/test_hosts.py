@@ -9,7 +9,7 @@ import yaml
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.integration.tpu.slices import ONE_HOST, Slices
+from tests.integration.tpu.slices import ONE_HOST, RUNTIME, Slices, parent
 from tests.support.stack import eventually
 
 READ = """
@@ -117,6 +117,20 @@ def test_preemption_reaches_each_host_and_keeps_the_node(slices: Slices) -> None
     for log in slices.logs("pod"):
         assert "stopping" in log
     assert slices.get("pod").health.name == "HEALTHY"
+
+
+def test_creation_of_a_node_that_is_preempted_meanwhile_fails_and_the_node_stays(
+    slices: Slices,
+) -> None:
+    slices.compute.faults(slow_s=0.5)
+    node = tpu_v2.Node(accelerator_type=ONE_HOST.type, runtime_version=RUNTIME)
+    creation = slices.client.create_node(parent=parent(), node_id="early", node=node)
+    slices.fault("early", "preempt")
+    operation = slices.done(creation)
+    assert "while in state PREEMPTED" in operation.error.message
+    assert slices.state("early") == "PREEMPTED"
+    slices.done(slices.client.delete_node(name=f"{parent()}/nodes/early"))
+    assert slices.state("early") == "DELETED"
 
 
 def test_maintenance_ends_the_whole_slice(slices: Slices) -> None:
