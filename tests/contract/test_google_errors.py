@@ -29,8 +29,7 @@ NO_INDEX = (
 NO_DATABASE = (
     "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…",
     "Project 'p' or database '(default)' does not exist.",
-    "The project p does not exist or it does not contain an active Cloud Datastore or Cloud"
-    " Firestore database. Please visit http://console.cloud.google.com to create a project",
+    "The project p does not exist or it does not contain an active Cloud Firestore database.",
 )
 """What Google answers has changed, and differs between its protocols."""
 NO_DOCUMENT = "No document to update: projects/p/databases/(default)/documents/jobs/digits_1"
