@@ -85,6 +85,8 @@ CANCELLED_MAX: Final = 1000
 
 
 class JobCommands(LazyGroup):
+    """The group `trainmaster jobs`."""
+
     lazy = JOB_COMMANDS
     habits = HABITS
 

@@ -25,6 +25,8 @@ INTERRUPTIONS_MAX: Final = 250
 
 
 class BandKind(StrEnum):
+    """What a band shows, which decides about its colour."""
+
     ODD = "odd"
     EVEN = "even"
     """Incarnations of one replica, in turn."""

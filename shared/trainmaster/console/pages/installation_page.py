@@ -59,6 +59,7 @@ class InstallationPage:
 
 
 def read_installation_page(console: Console) -> InstallationPage:
+    """Return the page. It reads all live jobs."""
     store = console.store
     now = console.now
     live = store.live_jobs()
