@@ -358,8 +358,8 @@ class NextIncarnationMessage(AgentMessage):
         if self.ended is None:
             return None
         ended = self.ended
-        key = {"attempt": ended.attempt, "incarnation": ended.incarnation}
-        return ended.exit_of(replace(self.subject(), **key), ended.at)
+        subject = replace(self.subject(), attempt=ended.attempt, incarnation=ended.incarnation)
+        return ended.exit_of(subject, ended.at)
 
 
 class ReplicaExitMessage(ExitModel, NextIncarnationMessage):
