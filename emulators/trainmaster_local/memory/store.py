@@ -351,6 +351,8 @@ class MemoryStore(Incidents, Leases):
                 job = self._jobs[job_id].job
                 if job.machines is not None and is_vm_of(name, job_id):
                     machines = self._machine_sets.get(job_id)
+                    if machines is None and job.set_id != job_id:
+                        return None
                     return VmOwner(machines.holder if machines else job_id, job_id)
                 if _has_vm(job, name):
                     return VmOwner(job_id, job_id)

@@ -1,5 +1,10 @@
 """Stored state: jobs, replicas, ledgers, and facts about all jobs together.
 
+A ledger is the record of a job's events and decisions. The *effects* of an entry, such as a request
+for VMs, are confirmed in it when they have happened. An *attempt* is one execution of the whole
+job, and a *round* one common start of its members; between rounds, members *hold*: they wait for
+each other. The *floor* is the lowest VM generation that counts: VMs below it are outdated.
+
 Adapters are in `gcp.firestore` and, for tests and the simulator, in `trainmaster_local.memory`; one
 contract test holds both to these docstrings.
 """
@@ -290,7 +295,8 @@ class JobQueries(Protocol):
         """Return the job, ended or not, that has a replica whose VM has this name.
 
         A job that cannot be read owns every VM that is named after it. Of a job with a machine set,
-        the set's holder decides about every VM of that name.
+        the set's holder decides about every VM of that name. A job that has taken the machines of
+        another one has created none: VMs of its name were created before the database was restored.
         """
         ...
 

@@ -67,8 +67,9 @@ def handle(fleet_deps: FleetDeps, deps: Deps, requested_at: datetime | None = No
     compared = _Compared()
     active_labels: set[str] = set()
     for page in _active_pages(deps):
-        active_labels.update(map(job_label, page.job_ids))
-        active_labels.update(job_label(job.set_id) for job in page.jobs)
+        # A job that has taken the machines of another one has no VM of its own name.
+        set_ids = (*(job.set_id for job in page.jobs), *page.unreadable)
+        active_labels.update(map(job_label, set_ids))
         for zone in unreachable:
             jobs = [job for job in page.jobs if job.zone == zone]
             _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
