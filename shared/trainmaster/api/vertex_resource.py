@@ -125,7 +125,7 @@ class VertexResource(ABC):
         return explain_job(self.find(call, service), service)
 
     def list_jobs(self, call: Call, service: Service) -> Json:
-        fields = {*STATUS_FIELDS, *self.required, *self.optional}
+        fields = frozenset((*STATUS_FIELDS, *self.required, *self.optional))
         matches = list_filter.parse_filter(call.param("filter"), fields)
         return paging.read_page(
             call,
