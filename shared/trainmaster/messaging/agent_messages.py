@@ -2,6 +2,9 @@
 
     message ──► `decode_…` ──► model: checked field by field ──► event, which the rules judge
 
+The flow of each topic calls its `decode_…`. An incarnation is one execution of a replica's program;
+a *notice* announces that its VM will stop, and the VM is *given up* when its loss is reported.
+
 The training program has written parts of a message, so they are cut to their limits or left out,
 and never make it fail: its exit must be judged in any case. docs/interfaces.md, section 2, explains
 the fields. The topics have schemas (infra/schemas), which a test compares with these models.
@@ -103,6 +106,7 @@ def _loss_or_notice(cause: str) -> str:
 
 
 def _printable(name: str) -> str:
+    """Return the name of a metric. Raises ValueError if it cannot be printed."""
     if not name.isprintable():
         raise ValueError("the name of a metric must be printable")
     return name
@@ -301,9 +305,10 @@ class ExitModel(MessageModel):
         return self
 
     def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
-        """Return the event that this incarnation ended so.
+        """Return the event of this end.
 
-        Texts are cut to their limits: the program chose them.
+        `subject`: the incarnation that ended, at the time `at`. Texts are cut to their limits,
+        because the program chose them.
         """
         cause = self.cause
         if cause is ExitCause.SETUP and self.error and self.error.type == UNFIT_ERROR:
@@ -327,24 +332,17 @@ class ExitModel(MessageModel):
         )
 
 
-class ReplicaExitMessage(ExitModel, AgentMessage):
-    """A program ended."""
-
-
 class EndedModel(ExitModel):
-    """How the program before the one that is ready ended on this VM."""
+    """How the program before the one that the message is about ended on this VM."""
 
     attempt: Count
     incarnation: Count
     at: Time
 
 
-class VmReadyMessage(AgentMessage):
-    """An agent is about to start a program, or waits for the order to start it."""
+class NextIncarnationMessage(AgentMessage):
+    """An agent has set up the VM for an incarnation, or could not, after an earlier one."""
 
-    agent_started_at: Time | None = None
-    finding: str = ""
-    """Fault of the machine that the preflight found, if the job only wants it reported."""
     ended: EndedModel | None = None
 
     @model_validator(mode="after")
@@ -352,12 +350,32 @@ class VmReadyMessage(AgentMessage):
         if self.ended is not None:
             ended = (self.ended.attempt, self.ended.incarnation)
             if ended >= (self.attempt, self.incarnation):
-                raise ValueError("ended must be an earlier incarnation than the one that is ready")
+                raise ValueError("ended must be an earlier incarnation than that of the message")
         return self
+
+    def previous_exit(self) -> ReplicaExited | None:
+        """Return the event that the earlier incarnation ended so; None: the message has none."""
+        if self.ended is None:
+            return None
+        ended = self.ended
+        subject = replace(self.subject(), attempt=ended.attempt, incarnation=ended.incarnation)
+        return ended.exit_of(subject, ended.at)
+
+
+class ReplicaExitMessage(ExitModel, NextIncarnationMessage):
+    """A program ended, or could not be started."""
+
+
+class VmReadyMessage(NextIncarnationMessage):
+    """An agent is about to start a program, or waits for the order to start it."""
+
+    agent_started_at: Time | None = None
+    finding: str = ""
+    """Fault of the machine that the preflight found, if the job only wants it reported."""
 
 
 class MaintenanceMessage(AgentMessage):
-    """A VM goes, or its end is announced and all programs of the job were asked to save."""
+    """A VM is lost, or its end is announced and all programs of the job were asked to save."""
 
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
@@ -384,18 +402,12 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
     """
     message = decode_json(VmReadyMessage, data, published_at)
-    subject = message.subject()
-    end = message.ended
-    ended = None
-    if end is not None:
-        ended_subject = replace(subject, attempt=end.attempt, incarnation=end.incarnation)
-        ended = end.exit_of(ended_subject, end.at)
     return VmReady(
-        subject,
+        message.subject(),
         message.at,
         agent_started_at=message.agent_started_at,
         finding=_in_one_line(message.finding),
-        ended=ended,
+        ended=message.previous_exit(),
     )
 
 
@@ -405,7 +417,22 @@ def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> Re
     Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
     """
     message = decode_json(ReplicaExitMessage, data, published_at)
-    return message.exit_of(message.subject(), message.at)
+    exited = message.exit_of(message.subject(), message.at)
+    return replace(exited, ended=message.previous_exit())
+
+
+def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
+    """Return the event of a maintenance message. Times after `published_at` are cut to it.
+
+    Raises PermanentError if the message is malformed.
+    """
+    message = decode_json(MaintenanceMessage, data, published_at)
+    subject = message.subject()
+    at = message.at
+    if message.cause == NOTICE:
+        gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
+        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
+    return VmLost(subject, at, LossCause(message.cause))
 
 
 def _program_error(error: ErrorModel) -> ProgramError:
@@ -421,17 +448,3 @@ def _program_error(error: ErrorModel) -> ProgramError:
 
 def _in_one_line(text: str) -> str:
     return " ".join(text[:ERROR_LENGTH_MAX].split())
-
-
-def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
-    """Return the event of a maintenance message. Times after `published_at` are cut to it.
-
-    Raises PermanentError if the message is malformed.
-    """
-    message = decode_json(MaintenanceMessage, data, published_at)
-    subject = message.subject()
-    at = message.at
-    if message.cause == NOTICE:
-        gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
-        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
-    return VmLost(subject, at, LossCause(message.cause))
