@@ -81,14 +81,14 @@ resource "google_storage_bucket_iam_member" "worker_writes_more" {
   depends_on = [time_sleep.identities]
 }
 
-# Jobs may have their packages in these buckets: these functions look up the generations of packages when they accept a job. A bucket to which
+# Jobs may have their packages in these buckets. A bucket to which
 # workers write is one of them because `--job-dir` decides where clients upload packages.
 locals {
   package_buckets = setunion(var.worker_read_buckets, var.worker_write_buckets)
 }
 
 resource "google_storage_bucket_iam_member" "packages_elsewhere" {
-  for_each = { for pair in setproduct(["upload", "submit", "api"], local.package_buckets) : "${pair[0]}=${pair[1]}" => { function = pair[0], bucket = pair[1] } }
+  for_each = { for pair in setproduct(local.acceptors, local.package_buckets) : "${pair[0]}=${pair[1]}" => { function = pair[0], bucket = pair[1] } }
   bucket   = each.value.bucket
   role     = "roles/storage.objectViewer"
   member   = google_service_account.function[each.value.function].member
