@@ -23,8 +23,10 @@ def commands_of_python() -> Iterator[tuple[str, set[str]]]:
         if path.is_relative_to(ROOT / "shared/trainmaster/agent"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            words = [ast.unparse(word) for word in node.elts] if isinstance(node, ast.List) else []
-            if words and words[0] in INTERPRETERS and {"'-m'", "'-c'"} & set(words):
+            if not isinstance(node, ast.List) or not node.elts:
+                continue
+            words = [ast.unparse(word) for word in node.elts]
+            if words[0] in INTERPRETERS and {"'-m'", "'-c'"} & set(words):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", set(words)
 
 
