@@ -38,6 +38,8 @@ class CostSection:
     goodput: Goodput
     bars: DrawnCost | None
     rows: tuple[PhaseRow, ...]
+    paid_s: float
+    """Machine-seconds in which there was a VM, also those after the end in which it was kept."""
     has_prices: bool
     cost: str
     """The whole cost in a sentence, or why it is not known."""
@@ -58,6 +60,7 @@ def read_cost_section(
         report.goodput,
         draw_cost(report.goodput),
         _rows(report),
+        report.goodput.paid_s + report.kept_s,
         isinstance(report.cost, JobCost),
         cost_sentence(report.cost),
         lost_work_words(report) if report.losses else "",
@@ -68,9 +71,12 @@ def read_cost_section(
 def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
     """Return a row for each phase that took at least a tenth of a second of machine time."""
     rows = []
+    last = report.goodput.attempts[-1:]
     for attempt in report.goodput.attempts:
         for phase in Phase:
             seconds = attempt.total_s.get(phase, 0.0)
+            if phase is Phase.KEPT and attempt in last:
+                seconds += report.kept_s
             if round(seconds, 1):
                 cost = _cost_words(report.cost, attempt.attempt, phase)
                 rows.append(PhaseRow(attempt.attempt, phase, seconds / 3600, phase in PAID, cost))
