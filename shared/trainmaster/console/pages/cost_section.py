@@ -57,14 +57,14 @@ def read_cost_section(
     if report is None:
         return None
     return CostSection(
-        report.goodput,
-        draw_cost(report.goodput),
-        _rows(report),
-        report.goodput.paid_s + report.kept_s,
-        isinstance(report.cost, JobCost),
-        cost_sentence(report.cost),
-        lost_work_words(report) if report.losses else "",
-        report.operations.words,
+        goodput=report.goodput,
+        bars=draw_cost(report.goodput),
+        rows=_rows(report),
+        paid_s=report.goodput.paid_s + report.kept_s,
+        has_prices=isinstance(report.cost, JobCost),
+        cost=cost_sentence(report.cost),
+        lost=lost_work_words(report) if report.losses else "",
+        control_plane=report.operations.words,
     )
 
 

@@ -245,8 +245,14 @@ def _decision(
     passed_over: tuple[tuple[Rule, str], ...] = ()
     if with_rules and entry.decision.rule > Rule.STALE:
         passed_over = rules_passed_over(entry)
-    replica = str(replica_of(entry) or "")
-    return DecisionRow(entry, omitted, replica, changes, passed_over, keeps_machines)
+    return DecisionRow(
+        entry=entry,
+        omitted=omitted,
+        replica=str(replica_of(entry) or ""),
+        changes=changes,
+        passed_over=passed_over,
+        keeps_machines=keeps_machines,
+    )
 
 
 def _timeline(history: History, now: datetime, view: View) -> Timeline:
