@@ -346,6 +346,7 @@ class VmReadyMessage(AgentMessage):
     finding: str = ""
     """Fault of the machine that the preflight found, if the job only wants it reported."""
     ended: EndedModel | None = None
+    left_peers: bool = False
 
     @model_validator(mode="after")
     def _require_earlier_incarnation(self) -> Self:
@@ -396,6 +397,7 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
         agent_started_at=message.agent_started_at,
         finding=_in_one_line(message.finding),
         ended=ended,
+        left_peers=message.left_peers,
     )
 
 

@@ -38,6 +38,10 @@ class RunState:
         self._reporter = reporter
         self._console = console
         self._state = StoredState.load(file, instance_id)
+        self.left_peers = False
+        """As `Program.has_left_peers`, of the program that was started last, when a directive ended
+        it. A crash of the agent forgets it.
+        """
         self._previous_run_settled = False
         self._held: IncarnationKey | None = None
         """The last incarnation whose vm-ready this agent reported under `hold`."""
@@ -112,6 +116,7 @@ class RunState:
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
+        self.left_peers = False
         self._save()
 
     def report_started(self, key: IncarnationKey) -> None:
@@ -153,7 +158,11 @@ class RunState:
         if started is not None and end is not None:
             ended = {**started._asdict(), **end}
         self._reporter.report_ready(
-            key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
+            key,
+            functools.partial(self._on_ready_accepted, key),
+            ended=ended,
+            is_held=True,
+            left_peers=self.left_peers,
         )
 
     def record_exit(

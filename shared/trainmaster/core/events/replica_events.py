@@ -200,6 +200,10 @@ class VmReady(_ReplicaEvent):
     """How the previous program on this VM ended; None if none ran in this job, or if a directive
     ended it.
     """
+    left_peers: bool = False
+    """Whether a directive ended a launcher whose ranks had exited 0, and which waited for those of
+    other machines.
+    """
     kind: Literal["vm_ready"] = "vm_ready"
 
     @property
