@@ -18,6 +18,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 
+_INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
 
@@ -110,12 +111,12 @@ class ProgramError:
         """Return the message in one line.
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
-        code:` does. The line that names an error follows it then, or else the next line.
+        code:` does, and so does that of Keras about a layer. The line that names an error follows it then, or else the next line.
         """
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
         ]
-        if not first.endswith(":") or not others:
+        if not _INTRODUCTION.search(first) or not others:
             return first.rstrip(": ")
         named = next((line for line in others if _NAMED_ERROR.match(line)), others[0])
         return f"{first} {named}".rstrip(": ")
