@@ -14,5 +14,9 @@ from trainmaster.wiring.intake_deps import intake_deps
 @functions_framework.http
 def submit(request: Request) -> push.Response:
     return push.serve(
-        request, "submit", lambda message: flow.on_message(message, intake_deps()), bus
+        request,
+        "submit",
+        lambda message: flow.on_message(message, intake_deps()),
+        bus,
+        handle_unreadable=lambda message, reason: flow.reject(message.data, reason, intake_deps()),
     )

@@ -21,6 +21,15 @@ class PermanentError(Exception):
     __module__ = PUBLIC
 
 
+class RejectedError(PermanentError):
+    """A submission has a mistake of its sender: it is stored as a rejection, so acknowledge it.
+
+    It is no dead letter, because an operator can do nothing about it.
+    """
+
+    __module__ = PUBLIC
+
+
 class InvalidJobError(PermanentError):
     """The Python client's job was refused.
 

@@ -298,7 +298,7 @@ def _refuse_or_warn(findings: Sequence[ProgramFinding]) -> None:
 def refuse_used_id(job_id: str, store: Store) -> None:
     """Raise PermanentError if a job has this id.
 
-    The function submit checks it again, and records its refusal as a dead letter.
+    The function submit checks it again.
     """
     used = store.load(job_id)
     if used is not None:

@@ -16,7 +16,7 @@ from typing import Final
 from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RejectedError, TemporaryError
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     JobExistsError,
@@ -29,7 +29,6 @@ from trainmaster.jobspec.job_document import job_id_of, read_document, with_time
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Incidents, JobQueries, Rejection
-from trainmaster.ports.store_values import REJECTED
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -37,6 +36,7 @@ RESERVED_SOURCE: Final = (
     "Field: source Error: the attribute source of a message cannot begin with api:, which marks"
     " jobs from the API."
 )
+NESTED_TOO_DEEPLY: Final = "Field: job Error: the document is nested too deeply"
 MINUTE_S: Final = 60.0
 WAIT_MAX: Final = timedelta(minutes=15)
 """How long a message waits for the quota.
@@ -73,14 +73,14 @@ def handle(
 
     `source` identifies the submission: an object and its generation. A direct message has none and
     is identified by its content. `published_at` is the time of the message. `may_overlap`: whether
-    the job is created although another one of this source has not ended. Raises PermanentError,
-    after recording the rejection, if the document is not a valid job, its id was used, or it
-    exceeds the limits.
+    the job is created although another one of this source has not ended. Raises RejectedError,
+    after storing the rejection, if the document is not a valid job, its id was used, or it exceeds
+    the limits.
     """
     now = deps.clock()
     if source and source.startswith(API_SOURCE):
         raise _reject(source, None, [RESERVED_SOURCE], now, deps.store)
-    submission = source or f"{MESSAGE_SOURCE}:{hashlib.sha256(data).hexdigest()}"
+    submission = source or _source_of(data)
     job_id: str | None = None
     try:
         document = read_document(data, MESSAGE_SOURCE)
@@ -102,6 +102,8 @@ def handle(
         )
     except InvalidJob as invalid:
         raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
+    except RecursionError:
+        raise _reject(submission, job_id, [NESTED_TOO_DEEPLY], now, deps.store) from None
     except JobExistsError:
         raise _reject(submission, job_id, [JOB_EXISTS], now, deps.store) from None
     except OverLimitError as over_limit:
@@ -113,6 +115,17 @@ def handle(
             " such as {time:%Y%m%d_%H%M%S}, gives each message a job of its own"
         )
         raise _reject(submission, job_id, [problem], now, deps.store)
+
+
+def reject(data: bytes, reason: str, deps: CreationDeps) -> None:
+    """Refuse data that is no message. Raises RejectedError, after storing the rejection."""
+    problem = f"Field: job Error: {reason}"
+    raise _reject(_source_of(data), None, [problem], deps.clock(), deps.store)
+
+
+def _source_of(data: bytes) -> str:
+    """Return the source of a message that names none."""
+    return f"{MESSAGE_SOURCE}:{hashlib.sha256(data).hexdigest()}"
 
 
 def _is_older(job: Job, published_at: datetime | None) -> bool:
@@ -151,12 +164,12 @@ def _authorize(
 
 def _reject(
     submission: str, job_id: str | None, problems: list[str], now: datetime, store: Incidents
-) -> PermanentError:
+) -> RejectedError:
     """Store the rejection, and return the error that ends the handling of the message."""
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
     kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
     store.reject(Rejection(key, submission, job_id, kept, now))
-    return PermanentError(REJECTED + " ".join(problems))
+    return RejectedError(f"{submission} is refused: {' '.join(problems)}")
 
 
 def on_message(message: Message, deps: CreationDeps) -> None:

@@ -14,26 +14,30 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
+from trainmaster.core.intake.job_files import SUFFIXES, UploadedObject
+from trainmaster.core.model.job import Job
+from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.intake import (
+    MACHINES_FIELDS,
+    OverLimitError,
     check_allowed,
-    resume_previous_tuning,
-    with_checked_places,
+    checked_job,
 )
-from trainmaster.flows.job_creation.package_versions import with_algorithm_package
-from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
 from trainmaster.jobspec.job_document import read_document, with_job_id, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.messaging import google_events, topics
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Objects
+from trainmaster.ports import Objects, States
 
 FILE_BYTES_MAX: Final = 1 << 20
+ATTRIBUTE_BYTES_MAX: Final = 1024
+"""Of the value of an attribute. Source: Pub/Sub quotas. The message to `submit` names the file in
+one.
+"""
 
 
 def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> str | None:
@@ -58,7 +62,7 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
         _write_problems(uploaded, invalid.problems, objects)
         return None
     deps.bus.publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
-    objects.delete(uploaded.uri + ERROR_SUFFIX)
+    objects.delete(uploaded.problems_uri)
     return job_id
 
 
@@ -69,6 +73,9 @@ def _check(
 
     Raises InvalidJob with every problem that can be found now.
     """
+    if len(source.encode()) > ATTRIBUTE_BYTES_MAX:
+        problem = "the name of the file is too long"
+        raise InvalidJob((Problem("", problem, "a name of up to 900 bytes"),))
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(
         document,
@@ -77,36 +84,32 @@ def _check(
     )
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
-    check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
-    if _is_new(spec.job_id, source, submitted, deps):
-        _, wrong_place = with_checked_places(
-            spec, deps.regions, deps.prices, deps.clock(), deps.limits
+    try:
+        job = checked_job(
+            submitted,
+            source,
+            deps.clock(),
+            deps,
+            authorize=lambda spec: check_allowed(spec, deps.allowed),
         )
-        if wrong_place is not None:
-            raise InvalidJob((wrong_place,))
-        runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
-        with_resources(runnable, deps.objects, deps.resources)
-        if spec.tuning is not None:
-            resume_previous_tuning(spec.tuning, spec.plan.origin.dialect, deps.store)
+    except OverLimitError as over_limit:
+        field = MACHINES_FIELDS[spec.plan.origin.dialect]
+        advice = "less of it, or a higher limit in TRAINMASTER_LIMITS"
+        raise InvalidJob((Problem(field, str(over_limit), advice),)) from None
+    _check_unused(job, deps.store)
     return spec.job_id, submitted
 
 
-def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: CreationDeps) -> bool:
-    """Return False if this file was submitted before.
-
-    Raises InvalidJob if the job id was used otherwise.
-    """
-    loaded = deps.store.load(job_id)
-    if loaded is None:
-        return True
-    spec_json = accept(document, default_job_id=None).spec_json
-    if (loaded.state.job.submission, loaded.state.job.spec_json) != (source, spec_json):
+def _check_unused(job: Job, store: States) -> None:
+    """Raise InvalidJob if another submission has used the job's id."""
+    stored = store.load(job.job_id)
+    if stored is not None and not is_same_submission(stored.state.job, job):
         example = (
-            f"{job_id}_2 (or leave jobId out; it is then made from the name and time of the file)"
+            f"{job.job_id}_2 (or leave jobId out; it is then made from the name and time of the"
+            " file)"
         )
         raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
-    return False
 
 
 def _write_problems(
@@ -122,7 +125,7 @@ def _write_problems(
         ],
     }
     body = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-    objects.write(uploaded.uri + ERROR_SUFFIX, body.encode(), content_type="application/json")
+    objects.write(uploaded.problems_uri, body.encode(), content_type="application/json")
 
 
 def on_message(message: Message, deps: CreationDeps, objects: Objects) -> None:

@@ -20,6 +20,8 @@ REFUSED_CALL: Final = "refused_call"
 """Field `action` of entries about calls that Google refuses and an operator can repair. infra/ has
 an alert for it.
 """
+REFUSED_SUBMISSION: Final = "refused_submission"
+"""Field `action` of entries about submissions with a mistake of their senders."""
 _FIELDS: Final = ("job_id", "event", "rule", "action", "reason", "duplicate")
 _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=None)
 

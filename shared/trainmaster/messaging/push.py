@@ -1,7 +1,7 @@
 """Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason):
-         not delivered again
+    204  handled; or a submission that was refused and recorded; or impossible to handle (then it is
+         in the dead-letter topic with the reason): not delivered again
     503  TemporaryError: delivered again after the subscription's backoff
     500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last
          delivery
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.errors import PermanentError, RefusedError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, RejectedError, TemporaryError
 from trainmaster.messaging import json_log, topics
 
 if TYPE_CHECKING:
@@ -75,38 +75,58 @@ class Message:
     """Full resource name."""
 
 
+def _refuse(_: Message, reason: str) -> None:
+    raise PermanentError(reason)
+
+
 def serve(
-    request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]
+    request: Request,
+    function: str,
+    handle: Callable[[Message], object],
+    bus: Callable[[], Bus],
+    *,
+    handle_unreadable: Callable[[Message, str], object] = _refuse,
 ) -> Response:
     """Decode the request, call `handle` with the message, and return the response for Pub/Sub.
 
     `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be
-    written.
+    written. `handle_unreadable` is called with a request that is no message of a legal size, as the
+    data of a message, and with the reason.
     """
     json_log.configure()
     body = request.stream.read(BODY_BYTES_MAX + 1)
     try:
         message = decode(body)
     except PermanentError as error:
+        reason = str(error)
         unreadable = Message(body, {}, "", datetime.now(UTC))
-        _, status = _dead_letter(unreadable, function, str(error), bus)
+        _, status = _answer(unreadable, function, lambda it: handle_unreadable(it, reason), bus)
         # functions-framework would read the rest of the request into memory, unless the response is
         # a stream.
         return iter(()), status
     with json_log.context(function=function, message_id=message.message_id):
-        try:
-            handle(message)
-        except PermanentError as error:
-            return _dead_letter(message, function, str(error), bus)
-        except RecursionError:
-            return _dead_letter(message, function, "the message is nested too deeply", bus)
-        except TemporaryError as error:
-            refused = {"action": json_log.REFUSED_CALL} if isinstance(error, RefusedError) else {}
-            _log.warning("message will be redelivered: %s", error, extra=refused)
-            return "try again later", 503
-        except Exception:
-            _log.exception("%s failed on message %s", function, message.message_id)
-            raise
+        return _answer(message, function, handle, bus)
+
+
+def _answer(
+    message: Message, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]
+) -> Response:
+    try:
+        handle(message)
+    except RejectedError as rejected:
+        words = truncate(str(rejected), LOGGED_BYTES_MAX)
+        _log.info("%s", words, extra={"action": json_log.REFUSED_SUBMISSION})
+    except PermanentError as error:
+        return _dead_letter(message, function, str(error), bus)
+    except RecursionError:
+        return _dead_letter(message, function, "the message is nested too deeply", bus)
+    except TemporaryError as error:
+        refused = {"action": json_log.REFUSED_CALL} if isinstance(error, RefusedError) else {}
+        _log.warning("message will be redelivered: %s", error, extra=refused)
+        return "try again later", 503
+    except Exception:
+        _log.exception("%s failed on message %s", function, message.message_id)
+        raise
     return "", 204
 
 

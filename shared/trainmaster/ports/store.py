@@ -28,6 +28,7 @@ from trainmaster.ports.store_values import (
     Orphan,
     PendingEntries,
     Rejection,
+    SweepRequests,
     VmOwner,
 )
 
@@ -233,6 +234,18 @@ class JobQueries(Protocol):
         """Store the queue that an admission pass has left."""
         ...
 
+    def sweep_requests(self) -> SweepRequests:
+        """Return what was noted last. One read."""
+        ...
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        """Note that a sweep has published its requests."""
+        ...
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        """Note the time of a request of a sweep that has been delivered."""
+        ...
+
     def count_live(self) -> int:
         """Return the number of jobs that have not ended."""
         ...
@@ -277,7 +290,8 @@ class JobQueries(Protocol):
         """Return the job, ended or not, that has a replica whose VM has this name.
 
         A job that cannot be read owns every VM that is named after it. Of a job with a machine set,
-        the set's holder decides about every VM of that name.
+        the set's holder decides about every VM of that name. A job that has taken the machines of
+        another one has created none: VMs of its name were created before the database was restored.
         """
         ...
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 
+CLOCKS_DIFFER: Final = timedelta(seconds=10)
+"""More than the clock of a function differs from that of Pub/Sub."""
 MACHINES: Final = "machines"
 """Key of the machine set in `Loaded.tokens`."""
 
@@ -124,6 +126,16 @@ class AdmissionToken:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepRequests:
+    """How far the requests of sweeps to `provision` have come. None: never."""
+
+    requested_at: datetime | None = None
+    """When a sweep published its requests last."""
+    reached_at: datetime | None = None
+    """When the latest request that was delivered had been published, of those to check all VMs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to work on something alone, until it is released or expires.
 
@@ -135,10 +147,6 @@ class Lease:
     """The adapter's version of the lease."""
     holder: str = ""
     """Message id of the delivery that took the lease. Empty: unknown."""
-
-
-REJECTED: Final = "rejected: "
-"""Beginning of the reason of a dead letter that is a submission with a mistake of its sender."""
 
 
 @dataclass(frozen=True, slots=True)

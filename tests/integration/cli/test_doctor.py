@@ -25,17 +25,14 @@ from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
-from trainmaster.flows.submit import on_message
 from trainmaster.gcp.clients import TOKEN_FILE, firestore_client
 from trainmaster.gcp.tools import dead_letter_box, inspection
 from trainmaster.gcp.tools.inspection import Endpoints
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.messaging import agent_messages, google_events, topics
-from trainmaster.messaging.push import Message
 from trainmaster.ports import Orphan
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services
-from trainmaster.wiring.intake_deps import intake_deps
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam, pubsub, storage
@@ -294,18 +291,6 @@ def test_dead_letters_are_counted_and_kept(
         (line,) = installation.problems()
         assert "dead letters: 2" in line
         assert "trainmaster dead-letters list" in line
-
-
-def test_refused_submission_is_no_problem_of_the_installation(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead_letter_box, "PULL_S", 2.0)
-    with pytest.raises(PermanentError) as refused:
-        on_message(Message(b"{}", {}, "1", datetime.now(UTC)), intake_deps())
-    installation.pubsub.publish(
-        topics.DEAD_LETTER, b"{}", reason=str(refused.value), function="submit"
-    )
-    assert installation.problems() == []
 
 
 def test_orphan_and_unreadable_job_are_problems(installation: Installation) -> None:

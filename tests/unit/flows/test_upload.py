@@ -14,6 +14,7 @@ from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import World
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.rules.admission_queue import RUN_HOURS
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.user_requests import delete_job
@@ -196,6 +197,37 @@ def test_region_must_be_installed_unless_the_job_has_its_own_network(
             ),
             "example": "europe-west4 or us-central1",
         }
+
+
+def test_job_over_a_limit_of_all_jobs_is_answered_next_to_the_file(bucket: Bucket) -> None:
+    bucket.world.limits = {RUN_HOURS: 1}
+    spec = a_spec(scheduling={"maxRunningTime": "7200s"})
+    assert bucket.notify("jobs/nightly.yaml", bucket.put("jobs/nightly.yaml", spec)) is None
+    (problem,) = bucket.problems(NIGHTLY)
+    assert problem["field"] == "trainingInput"
+    assert problem["problem"].startswith("The request for 2 run_hours exceeds the allowed maximum")
+    assert bucket.world.store.rejections() == ()
+
+
+def test_job_that_was_stored_stays_accepted_under_a_lower_limit(bucket: Bucket) -> None:
+    generation = bucket.put("jobs/nightly.yaml", a_spec())
+    job_id = bucket.notify("jobs/nightly.yaml", generation)
+    bucket.world.limits = {RUN_HOURS: 1}
+    assert bucket.notify("jobs/nightly.yaml", generation) == job_id
+    assert bucket.problems(NIGHTLY) == []
+
+
+def test_file_with_the_longest_name_is_answered(bucket: Bucket) -> None:
+    """An object's name has at most 1,024 bytes, and that of the answer is longer."""
+    name = f"jobs/{'é' * 500}{'a' * 14}.yaml"
+    assert len(name.encode()) == 1024
+    bucket.notify(name, bucket.put(name, b"trainingInput: ["))
+    answer = UploadedObject("bucket", name, 1).problems_uri
+    assert len(answer.removeprefix("gs://bucket/").encode()) <= 1024
+    assert bucket.objects.read(answer, max_bytes=1)
+    bucket.notify(name, bucket.put(name, {"jobId": "right", **a_spec()}))
+    report = json.loads(bucket.objects.read(answer, max_bytes=9999) or b"{}")
+    assert "too long" in report["problems"][0]["problem"], "a message could not name the file"
 
 
 def test_repeated_notification_is_accepted_after_the_package_was_deleted(bucket: Bucket) -> None:

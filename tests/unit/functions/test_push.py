@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +17,10 @@ from flask.testing import FlaskClient
 
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
+from trainmaster.core.rules.admission_queue import RUN_HOURS
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.messaging import topics
+from trainmaster.messaging import push, topics
+from trainmaster.messaging.json_log import JsonLines
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services, fleet, intake_deps
 from trainmaster_local.memory.bus import Message
@@ -83,8 +86,7 @@ def test_repeated_message_is_acknowledged_and_changes_nothing(
 @pytest.mark.parametrize(
     ("function", "data"),
     [
-        ("submit", {"jobId": "bad name!", "trainingInput": {}}),
-        ("submit", b"\xff not: [yaml"),
+        ("upload", {"kind": "storage#object"}),
         ("vm_ready", {"version": 1}),
         ("vm_ready", b"not json"),
         ("replica_exit", {"version": 2, "job_id": "digits_1"}),
@@ -104,6 +106,48 @@ def test_message_that_cannot_be_handled_is_dead_lettered_with_its_reason(
     assert letter.attributes["published_at"]
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
     assert letter.data == body, "the data is kept"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"jobId": "bad name!", "trainingInput": {}},
+        {"jobId": "digits_1", **a_spec(scaleTier="HUGE")},
+        {"jobId": "digits_1", **a_spec(args=[])},
+        {"jobId": "digits_2", **a_spec()},
+        b"\xff not: [yaml",
+        b'{"jobId": "\\ud800", "\\ud800": 1}',
+        b'{"a":' * 100_000,
+        b"x" * ((1 << 20) + 1),
+        b"x" * 9_000_000,
+    ],
+    ids=["id", "field", "used", "limit", "yaml", "text", "deep", "large", "larger than is read"],
+)
+def test_refused_submission_is_recorded_and_acknowledged_but_no_dead_letter(
+    world: World,
+    client: Callable[[str], FlaskClient],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    data: object,
+) -> None:
+    """It is a mistake of its sender, about which an operator can do nothing."""
+    submit = client("submit")
+    submit.post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
+    world.limits = {RUN_HOURS: 1}
+    caplog.set_level(logging.INFO, "push")
+    monkeypatch.setattr(push, "_log", logging.getLogger("push"))  # without a handler of its own
+    for _ in range(2):
+        response = submit.post("/", json=envelope(data, source="cli:17/anna"))
+        assert (response.status_code, response.data) == (204, b"")
+    assert dead_letters(world) == []
+    (rejection,) = world.store.rejections()
+    assert rejection.problems
+    lines = [JsonLines().format(entry) for entry in caplog.records if entry.name == "push"]
+    line = json.loads(lines[0])
+    assert (line["severity"], line["action"]) == ("INFO", "refused_submission")
+    assert rejection.problems[0][:100] in line["message"]
+    assert rejection.source in line["message"]
+    assert lines == lines[:1] * 2
 
 
 @pytest.mark.parametrize(
@@ -148,16 +192,6 @@ def test_dead_letter_of_every_message_is_one_that_pubsub_accepts(
     assert letter.attributes.get("cut") == (str(size) if is_cut else None)
     assert len(letter.data) == (1 << 16 if is_cut else size)
     assert letter.attributes.get("identity") == sent.get("identity")
-
-
-def test_reason_that_is_not_text_is_dead_lettered(
-    world: World, client: Callable[[str], FlaskClient]
-) -> None:
-    assert (
-        client("submit").post("/", json=envelope(b'{"jobId": "\\ud800", "\\ud800": 1}')).status_code
-        == 204
-    )
-    assert dead_letters(world)[0].attributes["reason"]
 
 
 def test_dead_letter_that_cannot_be_written_is_tried_again(
@@ -240,9 +274,12 @@ def test_message_without_attributes_and_data_is_handled(
 
 
 def test_reason_of_a_dead_letter_is_truncated_to_the_attribute_limit(
-    world: World, client: Callable[[str], FlaskClient]
+    world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = a_spec(**{f"unknown{number}": number for number in range(200)})
-    client("submit").post("/", json=envelope({"jobId": "digits_1", **spec}))
+    def refuse(*_: object, **__: object) -> None:
+        raise PermanentError("é" * 2000)
+
+    monkeypatch.setattr(world.store, "load", refuse)
+    client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
     (letter,) = dead_letters(world)
-    assert len(letter.attributes["reason"].encode()) <= 1024
+    assert len(letter.attributes["reason"].encode()) == 1000

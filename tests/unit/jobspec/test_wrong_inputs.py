@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -126,6 +127,85 @@ def test_field_of_another_tool_in_a_custom_job_is_answered_in_its_format(
     problem = problem_of({**document, "trainmaster": {"region": "us-central1"}})
 
     assert words in problem.example
+
+
+MEANT: dict[str, tuple[str, str]] = {
+    "image": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
+    "imageUri": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
+    "container": (
+        'masterConfig: {"imageUri": "us-docker',
+        'containerSpec: {"imageUri": "us-docker',
+    ),
+    "docker": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
+    "containerSpec": ('masterConfig: {"imageUri": "us-docker', "of a worker pool"),
+    "gpu": ("masterType", "machineSpec"),
+    "gpus": ("masterType", "machineSpec"),
+    "machine": ("masterType", "machineSpec"),
+    "instance_type": ("masterType", "machineSpec"),
+    "workers": ("workerCount: 1", "replicaCount: 2"),
+    "env": ("trainmaster: {env:", "trainmaster: {env:"),
+    "envs": ("trainmaster: {env:", "trainmaster: {env:"),
+    "command": ("--folder", 'containerSpec: {"command":'),
+    "script": ("--folder", 'containerSpec: {"command":'),
+    "requirements": ("requirements.txt", "setup.py"),
+    "spot": ("trainmaster: {spot:", "trainmaster: {spot:"),
+    "max_run_time": ('{"maxRunningTime":', '{"timeout":'),
+}
+"""What a name means in the two formats, as a user writes it."""
+
+
+def at_each_level(name: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Return documents with the name in each of their levels, and whether it is a custom job's."""
+    value = {"command": ["x"]} if name == "containerSpec" else "4"
+    tm = {"region": "us-central1"}
+    yield "job", {**job(), name: value}, False
+    yield "trainingInput", custom(**{name: value}), False
+    yield "masterConfig", custom(masterConfig={name: value}), False
+    yield "scheduling", custom(scheduling={name: value}), False
+    yield "trainmaster", with_extension(**{name: value}), False
+    spec = {"workerPoolSpecs": [POOL]}
+    top = {"displayName": "d", "trainmaster": tm}
+    yield "customJob", {**top, "jobSpec": spec, name: value}, True
+    yield "jobSpec", {**top, "jobSpec": {**spec, name: value}}, True
+    yield "pool", {**top, "jobSpec": {"workerPoolSpecs": [{**POOL, name: value}]}}, True
+    for level in ("machineSpec", "containerSpec"):
+        pool = {**POOL, level: {**cast(dict[str, Any], POOL[level]), name: value}}
+        yield level, {**top, "jobSpec": {"workerPoolSpecs": [pool]}}, True
+    extension = {**tm, name: value}
+    yield "trainmaster of a custom job", {**top, "jobSpec": spec, "trainmaster": extension}, True
+
+
+KNOWN = {
+    ("imageUri", "masterConfig"),
+    ("imageUri", "containerSpec"),
+    ("containerSpec", "pool"),
+    ("command", "containerSpec"),
+    ("env", "containerSpec"),
+    *itertools.product(("env", "spot", "image"), ("trainmaster", "trainmaster of a custom job")),
+}
+"""Names and the levels that have a field of that name."""
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_word_that_users_write_is_answered_at_each_level_with_the_field_that_they_mean(
+    name: str,
+) -> None:
+    for level, document, is_custom in at_each_level(name):
+        if (name, level) in KNOWN:
+            continue
+        with pytest.raises(InvalidJob) as caught:
+            accept(document, default_job_id=None)
+        answers = [problem for problem in caught.value.problems if problem.field.endswith(name)]
+        assert [MEANT[name][is_custom] in answer.example for answer in answers] == [True], (
+            level,
+            caught.value.problems,
+        )
+
+
+def test_image_may_also_be_the_boot_image() -> None:
+    problem = problem_of(custom(image="projects/my-project/global/images/family/trainer"))
+
+    assert problem.example.endswith("; trainmaster.image is the boot image of the VMs")
 
 
 def test_local_package_names_the_option_that_uploads_it() -> None:

@@ -20,7 +20,7 @@ from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.intake.named_resources import AllowedResources, NamedResource, ResourceKind
 from trainmaster.core.model import vm_names
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RejectedError, TemporaryError
 from trainmaster.flows import submit, upload
 from trainmaster.jobspec.accept import accept
 from trainmaster.messaging import topics
@@ -144,7 +144,7 @@ def publish(world: World, document: dict[str, Any]) -> str:
     """Return the text of the refusal; empty if the job was accepted."""
     try:
         submit.handle(json.dumps({"jobId": "digits_1", **document}).encode(), None, world.deps)
-    except PermanentError as error:
+    except RejectedError as error:
         return str(error)
     return ""
 
@@ -301,7 +301,7 @@ def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_databa
     world: World,
 ) -> None:
     spec = a_spec(args=[{} for _ in range(1_000)], **{"x" * 5000: 1})
-    with pytest.raises(PermanentError, match="rejected"):
+    with pytest.raises(RejectedError):
         world.submit(spec)
     (rejection,) = world.store.rejections()
     assert len(rejection.problems) == submit.PROBLEMS_KEPT
@@ -310,7 +310,7 @@ def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_databa
 
 @pytest.mark.parametrize("source", ["api:", "api:4711"])
 def test_message_cannot_pass_for_a_submission_through_the_api(world: World, source: str) -> None:
-    with pytest.raises(PermanentError, match="cannot begin with api:"):
+    with pytest.raises(RejectedError, match="cannot begin with api:"):
         world.submit(source=source)
     assert world.store.recent_jobs(5) == ()
     assert len(world.store.rejections()) == 1
@@ -324,7 +324,7 @@ def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(
     The true submission is refused, not swallowed.
     """
     world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
-    with pytest.raises(PermanentError, match="already exists"):
+    with pytest.raises(RejectedError, match="already exists"):
         world.submit(a_spec(args=["--nightly"]), source="schedule:nightly")
     world.submit(
         a_spec(args=["--attacker"]), source="schedule:nightly"
@@ -348,7 +348,7 @@ def test_job_whose_vms_would_have_the_names_of_another_jobs_is_refused(
             for name in (f"Digits{'_' * count}1" for count in range(1, 99))
             if vm_name(name, CHIEF) == victim
         )
-        with pytest.raises(PermanentError, match="gives its VMs the names of the VMs of digits_1"):
+        with pytest.raises(RejectedError, match="gives its VMs the names of the VMs of digits_1"):
             World(job_id=other, store=world.store).submit()
         world.submit()  # the same submission again is still accepted
         assert len(world.store.recent_jobs(5)) == 1

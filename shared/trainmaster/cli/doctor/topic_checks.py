@@ -10,7 +10,6 @@ from trainmaster.cli.doctor.findings import (
     CREATE_IT,
     REPAIR_IT,
     Finding,
-    limit,
     not_checked,
     ok,
     problem,
@@ -20,7 +19,6 @@ from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 from trainmaster.gcp.tools.inspected_resources import Subscription
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
-from trainmaster.ports.store_values import REJECTED
 
 ATTEMPTS_MIN: Final = 5
 """Source: the smallest number of delivery attempts that Pub/Sub accepts.
@@ -157,17 +155,10 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
         yield problem(f"subscription {topic} expires when it is not used", REPAIR_IT)
         return
     letters = DeadLetterBox(inspection.project).list_letters()
-    rejected = [letter for letter in letters if letter.reason.startswith(REJECTED)]
-    others = len(letters) - len(rejected)
-    if others:
+    if letters:
         yield problem(
-            f"dead letters: {others}",
+            f"dead letters: {len(letters)}",
             "run `trainmaster dead-letters list`; see docs/runbooks.md#dead-letters",
         )
     else:
-        yield ok("no dead letters" + (" but refused submissions" if rejected else ""))
-    if rejected:
-        yield limit(
-            f"refused submissions among the dead letters: {len(rejected)}",
-            "their senders have got the reasons; `trainmaster dead-letters list` shows them",
-        )
+        yield ok("no dead letters")

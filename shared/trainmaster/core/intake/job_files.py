@@ -12,6 +12,8 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 _COPY_PREFIXES: Final = (".", "#", "~$", "__MACOSX")
 ERROR_SUFFIX: Final = ".error.json"
 """Suffix of the object that lists the problems of a job file."""
+_NAME_BYTES_MAX: Final = 1024
+"""Source: Cloud Storage, object naming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,16 @@ class UploadedObject:
     @property
     def uri(self) -> str:
         return f"gs://{self.bucket}/{self.name}"
+
+    @property
+    def problems_uri(self) -> str:
+        """Address of the object that lists the problems of this job file.
+
+        The longest names are cut to make room for the suffix.
+        """
+        longest = _NAME_BYTES_MAX - len(ERROR_SUFFIX)
+        name = self.name.encode()[:longest].decode(errors="ignore")
+        return f"gs://{self.bucket}/{name}{ERROR_SUFFIX}"
 
     @property
     def is_hidden(self) -> bool:

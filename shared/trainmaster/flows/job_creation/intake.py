@@ -82,9 +82,39 @@ def create_job(
 ) -> Job:
     """Store the job and return it. If the same submission was stored before, return that job.
 
+    Arguments and errors are those of `checked_job`. Raises JobExistsError, too; nothing is stored
+    after an error.
+    """
+    job = checked_job(
+        document,
+        submission,
+        now,
+        deps,
+        authorize=authorize,
+        origin=origin,
+        default_job_id=default_job_id,
+    )
+    recorded = record(JobSubmitted(job, now), deps)
+    first = recorded.entry.event
+    if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
+        raise JobExistsError(job.job_id)
+    return first.job
+
+
+def checked_job(
+    document: Mapping[str, object],
+    submission: str,
+    now: datetime,
+    deps: CreationDeps,
+    *,
+    authorize: Callable[[AcceptedSpec], None],
+    origin: Origin = MESSAGE,
+    default_job_id: str | None = None,
+) -> Job:
+    """Return the job of the document as it can be stored, unless its id is used.
+
     `submission` identifies the submission, together with the content of the document. `authorize`
-    raises an error unless the submitter may create the job. Raises InvalidJob, JobExistsError or
-    OverLimitError; nothing is stored then.
+    raises an error unless the submitter may create the job. Raises InvalidJob or OverLimitError.
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
@@ -104,11 +134,7 @@ def create_job(
             )
         if over_limit:
             raise OverLimitError(over_limit)
-    recorded = record(JobSubmitted(job, now), deps)
-    first = recorded.entry.event
-    if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
-        raise JobExistsError(job.job_id)
-    return first.job
+    return job
 
 
 def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:

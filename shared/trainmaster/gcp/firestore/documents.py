@@ -22,7 +22,7 @@ from trainmaster.core.rules.admission_queue import waits_for_admission
 from trainmaster.core.rules.user_requests import end_of_wait
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
-from trainmaster.ports import Orphan, Rejection
+from trainmaster.ports import Orphan, Rejection, SweepRequests
 
 SCHEMA: Final = 1
 """Version of the stored shape.
@@ -53,7 +53,7 @@ NOT_STORED_IF_NONE: Final = frozenset(
 )
 """Fields of jobs that keep or take machines. The documents of all other jobs do not have them."""
 
-T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome, MachineSet)
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome, MachineSet, SweepRequests)
 P = TypeVar("P")
 Document = dict[str, Any]
 

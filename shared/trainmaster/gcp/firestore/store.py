@@ -13,6 +13,7 @@
     control/admission_token                the last admission; its update time is the token
     control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost
                                            no index entries
+    control/sweep                          SweepRequests
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease
 has `expires_at`): replicas of earlier attempts, rejections, outcomes of requests, and the history

@@ -13,12 +13,22 @@ _MACHINE: Final = f'masterType: "{_GPU_MACHINE}"; `trainmaster machines` lists m
 _GPUS: Final = f'masterType: "{_GPU_MACHINE}"; `trainmaster machines` lists machines with GPUs'
 _NODES: Final = 'scaleTier: "CUSTOM", workerCount: 1: the machines besides the master'
 _PROGRAM: Final = "leave it out, and submit with `trainmaster submit FILE --folder . -- COMMAND`"
-_CONTAINER: Final = yaml_line({_MASTER: {"imageUri": "us-docker.pkg.dev/my-project/training/a:1"}})
+_PROGRAM_OF_POOL: Final = (
+    f"{yaml_line({'containerSpec': {'command': ['python', 'train.py']}})} of a worker pool"
+)
+_IMAGE: Final = {"imageUri": "us-docker.pkg.dev/my-project/training/a:1"}
+_CONTAINER: Final = yaml_line({_MASTER: _IMAGE})
+_CONTAINER_OF_POOL: Final = f"{yaml_line({'containerSpec': _IMAGE})} of a worker pool"
+_BOOT_IMAGE: Final = "trainmaster.image is the boot image of the VMs"
 _TIME: Final = yaml_line({"scheduling": {"maxRunningTime": "7200s"}})
 _DISK: Final = yaml_line({_MASTER: {"diskConfig": {"bootDiskSizeGb": 200}}})
 _ENV: Final = "trainmaster: {env: {LEVEL: debug}}"
 _SPOT: Final = "trainmaster: {spot: all}"
 _PACKAGES: Final = "list the packages in requirements.txt of the folder that --folder names"
+_PACKAGES_OF_POOL: Final = (
+    "list the packages in the setup.py of a package of pythonPackageSpec, or install them in the"
+    " image of containerSpec"
+)
 _MACHINE_OF_POOL: Final = (
     f'machineSpec: {{machineType: "{_GPU_MACHINE}"}} of a worker pool;'
     " `trainmaster machines` lists machine types with their GPUs"
@@ -26,14 +36,18 @@ _MACHINE_OF_POOL: Final = (
 
 _MEANINGS: Final = {
     "accelerator accelerators gpu gpus gpucount gputype numgpus": (_GPUS, _MACHINE_OF_POOL),
-    "instancetype vmtype": (_MACHINE, _MACHINE_OF_POOL),
+    "instancetype machine machines vmtype": (_MACHINE, _MACHINE_OF_POOL),
     "machinetype": (_MACHINE, None),
-    "instancecount nnodes nodecount nodes numnodes numworkers replicas": (
+    "instancecount nnodes nodecount nodes numnodes numworkers replicas workers": (
         _NODES,
         "replicaCount: 2 of a worker pool",
     ),
-    "cmd entrypoint run script workdir workingdir": (_PROGRAM, None),
-    "container containerimage docker dockerimage": (_CONTAINER, None),
+    "cmd command entrypoint run script workdir workingdir": (_PROGRAM, _PROGRAM_OF_POOL),
+    "container containerimage containerspec docker dockerimage imageuri": (
+        _CONTAINER,
+        _CONTAINER_OF_POOL,
+    ),
+    "image": (f"{_CONTAINER}; {_BOOT_IMAGE}", f"{_CONTAINER_OF_POOL}; {_BOOT_IMAGE}"),
     "duration maxduration maxruntime maxrunduration timelimit timeout": (
         _TIME,
         yaml_line({"scheduling": {"timeout": "7200s"}}),
@@ -44,7 +58,7 @@ _MEANINGS: Final = {
     ),
     "environment envs envvars": (_ENV, _ENV),
     "preemptible spotinstances usespot": (_SPOT, _SPOT),
-    "pip pippackages requirements setup": (_PACKAGES, None),
+    "pip pippackages requirements setup": (_PACKAGES, _PACKAGES_OF_POOL),
 }
 _BY_NAME: Final = {name: meaning for names, meaning in _MEANINGS.items() for name in names.split()}
 

@@ -176,6 +176,11 @@ class _NameReader:
         is_root = model is self._kind.model
         if is_root and self._refuse_known_elsewhere(name):
             return
+        # First: the extension's `image` is no container, which most users mean by that name.
+        meaning = meaning_of(name, is_vertex=self._kind is not AI_PLATFORM)
+        if meaning is not None:
+            self._problems.add_text((*path, name), "is not a known name", meaning)
+            return
         in_extension = accepted_names(Extension).get(name)
         is_inside_itself = path[:2] == (EXTENSION, in_extension)
         if in_extension is not None and not is_inside_itself:
@@ -249,10 +254,6 @@ class _NameReader:
         self, name: str, model: type[WireModel], known: Mapping[str, object], path: FieldPath
     ) -> None:
         problems = self._problems
-        meaning = meaning_of(name, is_vertex=self._kind is not AI_PLATFORM)
-        if meaning is not None:
-            problems.add_text((*path, name), "is not a known name", meaning)
-            return
         nearest = _nearest_name(name, known)
         if nearest is None:
             example = f"one of {', '.join(known)}"

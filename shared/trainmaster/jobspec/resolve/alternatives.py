@@ -281,7 +281,11 @@ class _Resolver:
             bound_to_machine = "TPUs without a container"
         if bound_to_machine is not None:
             problem = f"cannot be set for {bound_to_machine}"
-            self.problems.add_text(path, problem, "leave it out: other regions, zones, or Spot use")
+            self.problems.add_text(
+                path,
+                problem,
+                "leave it out: its alternatives can differ in regions, zones and spot",
+            )
             return self.spec.roles, groups
         require(machine.machine_type, type_path, self.problems)
         changed = [
