@@ -22,14 +22,12 @@ from trainmaster.core.events import ProgramError
             "in user code: ValueError: no shape",
         ),
         (
-            "Exception encountered when calling Dense.call().\n\nShapes (3,) and (4,) differ.\n\n"
-            "Arguments received by Dense.call():\n  • inputs=tf.Tensor(shape=(3,))",
-            "Exception encountered when calling Dense.call(). Shapes (3,) and (4,) differ.",
+            "Exception encountered when calling Dense.call().\n\nShapes differ.\n\nArguments: …",
+            "Exception encountered when calling Dense.call(). Shapes differ.",
         ),
         (
-            "Exception encountered when calling layer 'dense' (type Dense).\n\nin user code:\n\n"
-            "    File 'a.py', line 2, in call\n    ValueError: no shape\n",
-            "Exception encountered when calling layer 'dense' (type Dense). ValueError: no shape",
+            "Exception encountered when calling layer 'a'.\n\nin user code:\n\n    ValueError: b\n",
+            "Exception encountered when calling layer 'a'. ValueError: b",
         ),
         (
             "backend='inductor' raised:\nRuntimeError: no compiler\n\nSet TORCH_LOGS",

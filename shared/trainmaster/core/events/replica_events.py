@@ -19,6 +19,7 @@ from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 
 _INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
+"""A first line that says where something is wrong, not what."""
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
 
@@ -111,7 +112,8 @@ class ProgramError:
         """Return the message in one line.
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
-        code:` does, and so does that of Keras about a layer. The line that names an error follows it then, or else the next line.
+        code:` does, and so does that of Keras about a layer. The line that names an error follows
+        it then, or else the next line.
         """
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
