@@ -19,8 +19,8 @@ from trainmaster_emulators.process.state import ROOT
 OWN_STORE: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 """The ranks meet at a store of their own.
 
-By default they share the launchers' one. Then two nodes that start again after a fault do not take
-another step: none within 60 s.
+By default they meet at that of the launchers, which still has the addresses of ended ranks. Then
+recoveries took 40 s, or did not happen within two minutes.
 """
 
 

@@ -82,7 +82,7 @@ def machines(
         "spot",
         "zones",
     )
-    print_table(columns, [list(map(_cell, row.values())) for row in rows])
+    print_table(columns, [list(map(_cell_text, row.values())) for row in rows])
     if not isinstance(prices, Unknown):
         place = f"{regions[0]}, {prices.currency} per hour, without boot disks"
         say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {place}")
@@ -100,12 +100,12 @@ def _rows() -> Iterator[Row]:
     for api_name, gpu in GPU_NAMES.items():
         counts = sorted(set().union(*GPUS[gpu].counts.values()))
         if counts and api_name not in RETIRED_GPUS:
-            yield _cells(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
+            yield _new_row(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
     for generation, table in GENERATIONS.items():
         for chips, host in table.hosts_by_chips.items():
             machine = f"{table.machine_family}-{chips}t" if table.machine_family else "cloud_tpu"
             zones = sorted({*table.zones, *table.pod_zones})
-            yield _cells(
+            yield _new_row(
                 machine,
                 f"{chips} x TPU {generation} chips",
                 host.vcpus,
@@ -118,13 +118,13 @@ def _row(machine: MachineType) -> Row:
     family = machine.family
     gpus = f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
     memory = None if machine.memory_gib is None else float(machine.memory_gib)
-    row = _cells(
+    row = _new_row(
         machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics
     )
     return row | {"sold": [price.label for price in family.sales]}
 
 
-def _cells(
+def _new_row(
     machine: str,
     accelerators: str,
     vcpus: int | None = None,
@@ -133,7 +133,11 @@ def _cells(
     nics: int | None = None,
     zones: list[str] | None = None,
 ) -> Row:
-    """Return a row. None: not known, or different from job to job. `zones`: all that have a TPU."""
+    """Return a row, without prices.
+
+    None: the value is not known, or differs from job to job. `zones`: all zones that have a type of
+    TPU; None: the installation is asked.
+    """
     return {
         "machine": machine,
         "vcpus": vcpus,
@@ -220,7 +224,7 @@ def _add_prices_and_zones(
         row["zones"] = offers.get(offer, [])
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, list):

@@ -161,7 +161,7 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
 def time_ticks(left: float, width: float, at: Callable[[float], datetime]) -> list[Tick]:
     """Return ticks at equal distances: the first with its time, the others with the time since it.
 
-    `at`: position → time.
+    `left`, `width`: place of the axis in the image. `at`: distance from `left` → time.
     """
     start = at(0.0)
     ticks = [Tick(round(left, 1), f"{start:%H:%M:%S}", "start")]

@@ -98,6 +98,7 @@ def check_imports(
 
 
 def _missing(imported: Import, module: str, runtime: RuntimePackages) -> ProgramFinding:
+    """Return the finding about a module that nothing brings, with what to do about it."""
     package = package_of(module)
     where = f"{imported.file}:{imported.line} imports {module}"
     add = f"add {package} to requirements.txt"

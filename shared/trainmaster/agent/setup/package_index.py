@@ -12,6 +12,8 @@ KEY = "instance/attributes/trainmaster-package-index"
 
 
 class PackageIndex:
+    """The index that the VM's metadata names, if any."""
+
     def __init__(self, metadata: MetadataServer, retrier: Retrier) -> None:
         self._metadata = metadata
         self._retrier = retrier

@@ -49,6 +49,8 @@ class MachineReading:
 
 
 class Machine(Protocol):
+    """What is measured: a whole VM, a container, or some processes."""
+
     has_own_network: ClassVar[bool]
     """Whether the traffic of the interfaces is the machine's own."""
 

@@ -18,6 +18,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
+    """The rows of a table, or a replica's share of them."""
+
     features: Array
     """One row per row, NaN for missing values."""
     targets: Array

@@ -1,4 +1,9 @@
-"""A page of a job's log: a window of its lines, filtered by Cloud Logging."""
+"""A page of a job's log: a window of its lines, filtered by Cloud Logging.
+
+A *live* page shows the end of the log and is updated every few seconds. Its address has the last
+line that it has shown (`follow`). If more lines have arrived since than an update can read, the
+page names the *gap* between them.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +47,7 @@ TASKS_MAX: Final = 200
 Above this number, it has a text field, in which the user types the name.
 """
 _PARAMETERS: Final = {"start": "from"}
+"""Filter → its name in addresses, where that differs."""
 _TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 

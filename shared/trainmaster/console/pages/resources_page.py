@@ -143,6 +143,9 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
 def read_bands(
     console: Console, job: Job, replica_id: ReplicaId | None, start: datetime, end: datetime
 ) -> tuple[DrawnBand, ...]:
+    """Return the bands behind the charts from `start` to `end`: the incarnations of a replica, or
+    without one the interruptions of any replica.
+    """
     history = read_history(console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal))
     if history is None:
         return ()
@@ -215,6 +218,10 @@ def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQue
 
 
 def _lines(query: MetricQuery, answers: Answers) -> list[Line[datetime]]:
+    """Return the lines of a chart, in the order of their names.
+
+    `query`: that of the means; those of the lows and highs differ in the reducer only.
+    """
     (label,) = query.group_by
     by_reducer: dict[Reducer, dict[str, dict[datetime, float]]] = {
         reducer: _values(answers.get(replace(query, reducer=reducer), ()), label)

@@ -1,4 +1,8 @@
-"""Conversion between the dataclasses of `trainmaster.core` and Firestore documents, by pydantic."""
+"""Conversion between the dataclasses of `trainmaster.core` and Firestore documents, by pydantic.
+
+The modules of this package use it for all reads and writes. A document has the fields of its
+dataclass, the version of their shape, and fields that only queries use, such as `is_live`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,9 @@ EXPIRE_AT: Final = "expire_at"
 NOT_STORED_IF_NONE: Final = frozenset(
     ("machines", "keep_s", "persistent_resource", "taken", "misfit")
 )
-"""Fields of jobs that keep or take machines. The documents of all other jobs do not have them."""
+"""Fields of jobs that keep their machines for the next job, or take those of an earlier one. The
+documents of all other jobs do not have them.
+"""
 
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome, MachineSet, SweepRequests)
 P = TypeVar("P")
@@ -200,8 +206,9 @@ def _storable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_storable(item) for item in value]
     if isinstance(value, str | Decimal):
-        return str.__str__(str(value))
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return str.__str__(str(value))  # a plain str, not the member of a StrEnum
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number else value
 
 
 def _plain_times(value: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Queries over all jobs: which are live, which are recent, how many there are; and the token of
-admissions.
+"""Queries over all jobs: which are live, which are recent, how many there are; and the token by
+which a commit that admits a job fails if another job was admitted since.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class JobQueries(Database):
 
     def queue(self) -> AdmissionQueue:
         stored = self._get(QUEUE).get(QUEUE)
-        return (
-            unpack(AdmissionQueue, stored.get("packed")) if stored else None
-        ) or AdmissionQueue()
+        if stored is None:
+            return AdmissionQueue()
+        return unpack(AdmissionQueue, stored.get("packed")) or AdmissionQueue()
 
     def store_queue(self, queue: AdmissionQueue) -> None:
         batch = self._client.batch()
@@ -135,8 +135,11 @@ class JobQueries(Database):
         query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
         found: list[Job] = []
         while len(found) < limit:
-            place = after and [after.created_at, self._client.document(job_path(after.job_id))]
-            page = self._jobs(query.start_after(place) if place else query)
+            page_query = query
+            if after is not None:
+                last = self._client.document(job_path(after.job_id))
+                page_query = query.start_after([after.created_at, last])
+            page = self._jobs(page_query)
             found += [job for job in page if only is None or only.matches(job)]
             if len(page) < limit:
                 break
@@ -166,7 +169,7 @@ class JobQueries(Database):
         return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
-        """One aggregation for each state, all at once.
+        """Count each state by an aggregation of its own, all at the same time.
 
         Each costs one read per 1,000 index entries, at least one.
         """

@@ -50,6 +50,15 @@ from trainmaster.gcp.firestore.states import States
 from trainmaster.ports import Lease, Orphan, Rejection
 
 LEASES: Final = "leases"
+REJECTIONS: Final = "rejections"
+ORPHANS: Final = "orphans"
+CAPACITY: Final = "capacity"
+NOTED_FOR: Final = timedelta(minutes=1)
+"""How long a process does not write an outcome that equals the one it wrote last.
+
+Firestore recommends at most one write per second to a document, and a thousand jobs may request the
+same VMs.
+"""
 
 
 class Leases(Database):
@@ -66,7 +75,8 @@ class Leases(Database):
         if snapshot is None:
             return self._write_lease(name, holder, expires_at, None)
         lease = snapshot.to_dict() or {}
-        if lease["expires_at"] > now and not (holder and holder == lease.get("holder")):
+        is_own = holder != "" and holder == lease.get("holder")
+        if lease["expires_at"] > now and not is_own:
             return None
         return self._write_lease(name, holder, expires_at, snapshot.update_time)
 
@@ -96,19 +106,10 @@ class Leases(Database):
         return Lease(name, results[0].update_time, holder)
 
 
-REJECTIONS: Final = "rejections"
-ORPHANS: Final = "orphans"
-CAPACITY: Final = "capacity"
-NOTED_FOR: Final = timedelta(minutes=1)
-"""How long a process does not repeat an outcome.
-
-Firestore recommends at most one write per second to a document, and a thousand jobs may request the
-same VMs.
-"""
-
-
 class Incidents(Database):
-    """Stored facts that belong to no job. See `trainmaster.ports.Store`."""
+    """Stored facts that belong to no job: rejected submissions, orphans (VMs whose job does not
+    exist), and outcomes of requests for VMs. See `trainmaster.ports.Store`.
+    """
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
