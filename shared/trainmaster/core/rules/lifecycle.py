@@ -137,8 +137,8 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
             subject.vm.instance_id,
             host_vm,
             number,
-            has_ended,
-            event.left_peers,
+            has_ended=has_ended,
+            left_peers=event.left_peers,
         )
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
     action = MarkReady(
@@ -147,9 +147,9 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
         host_vm,
         number,
-        has_ended,
-        event.left_peers,
-        event.ended.measurement if event.ended else None,
+        has_ended=has_ended,
+        left_peers=event.left_peers,
+        measurement=event.ended.measurement if event.ended else None,
     )
     which = f" for round {number}" if number and job.round.is_held and job.started_at else ""
     is_left_out = replica.replica_id in job.round.without  # of an elastic round
