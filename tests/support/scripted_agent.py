@@ -141,8 +141,7 @@ class RecordingReporter(EventReporter):
         assert not self._vm.is_alive, "a program of an earlier incarnation runs"
         if is_held:
             self.acceptances = [accepted]
-        words = f", {ended['cause']} {ended['incarnation']}" if ended else ""
-        words += ", left peers" if left_peers else ""
+        words = _words(ended) + (", left peers" if left_peers else "")
         self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{words}")
 
     def stop_repeating(self) -> None:
@@ -151,7 +150,8 @@ class RecordingReporter(EventReporter):
     def report_exit(
         self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
     ) -> None:
-        self._facts.append(f"{details['cause']} {key.incarnation}")
+        ended = cast("Mapping[str, object] | None", details.get("ended"))
+        self._facts.append(f"{details['cause']} {key.incarnation}{_words(ended)}")
 
     def report_notice(
         self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
@@ -168,6 +168,11 @@ class RecordingReporter(EventReporter):
 
     def flush(self, timeout: float) -> None:
         self._facts.append("flushed")
+
+
+def _words(ended: Mapping[str, object] | None) -> str:
+    """Return how an earlier program ended."""
+    return f", {ended['cause']} {ended['incarnation']}" if ended else ""
 
 
 class RecordingConsole(Console):
