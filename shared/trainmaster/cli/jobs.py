@@ -339,7 +339,9 @@ def cancel(
     """Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an
     error.
     """
-    if bool(job_ids) == everything or (job_ids and (user or mine or label)):
+    has_filter = bool(user or mine or label)
+    is_ambiguous = bool(job_ids) == everything or (job_ids and has_filter)
+    if is_ambiguous:
         raise PermanentError("name the jobs to cancel, or give --all")
     store = open_store()
     if everything:

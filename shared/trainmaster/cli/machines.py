@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -164,13 +164,20 @@ def _find(name: str) -> MachineType:
     return machine
 
 
-def _ask_installation(
-    regions: list[str],
-) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
-    """Return regions, prices, and the zones of each machine type or GPU.
+class _Offers(NamedTuple):
+    """What the installation can use."""
 
-    None: the zones are not known. `regions`: requested ones; empty: those of the installation.
-    Without an installation, an empty list that is returned means all regions.
+    regions: list[str]
+    """Regions to show; empty: all, because there is no installation."""
+    prices: PriceList | Unknown
+    zones: Mapping[str, list[str]] | None
+    """Name of a machine type or GPU → the zones that have it; None: they are not known."""
+
+
+def _ask_installation(regions: list[str]) -> _Offers:
+    """Return what the installation can use in these regions; empty: in its own.
+
+    Raises PermanentError for an unknown region.
     """
     for region in regions:
         if region not in REGION_ZONES:
@@ -179,7 +186,7 @@ def _ask_installation(
         choose_installation()
     except PermanentError as error:
         complain(f"Prices and zones are not known: {error}")
-        return regions, Unknown(str(error)), None
+        return _Offers(regions, Unknown(str(error)), None)
     from trainmaster.cli.doctor.inspecting import open_inspection
     from trainmaster.gcp.tools.inspection import InspectionError
     from trainmaster.settings import settings
@@ -198,8 +205,8 @@ def _ask_installation(
                     offers.setdefault(offer, []).append(zone)
     except InspectionError as error:
         complain(f"Zones are not known: {error}")
-        return regions, prices, None
-    return regions, prices, offers
+        return _Offers(regions, prices, None)
+    return _Offers(regions, prices, offers)
 
 
 def _add_prices_and_zones(

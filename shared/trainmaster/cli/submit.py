@@ -100,7 +100,8 @@ def submit(
     if project:
         use_installation(project)
     region = flags["region"] or known_variables().get(REGION)
-    if job and not (config or folder or package_path or packages):
+    has_other_source = bool(config or folder or package_path or packages)
+    if job and not has_other_source:
         _refuse_program(job, context.args)
     source = job or str(config or "")
     title = flags["display_name"] or (folder.resolve().name if folder else "")

@@ -167,7 +167,8 @@ class Client:
                 for lines in reader.read_new(is_followed=follow and not is_late):
                     has_lines = True
                     yield from lines
-                if not follow or (is_late and not has_lines):
+                is_complete = is_late and not has_lines
+                if is_complete or not follow:
                     return
                 time.sleep(min(self._poll_s, LATE_LINES_S))
 

@@ -17,6 +17,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.model.results import ProgramExit
@@ -38,6 +39,10 @@ class RunState:
         self._reporter = reporter
         self._console = console
         self._state = StoredState.load(file, instance_id)
+        self.left_peers = False
+        """As `Program.has_left_peers`, of the program that was started last, when a directive ended
+        it. A crash of the agent forgets it.
+        """
         self._previous_run_settled = False
         """Whether `settle_previous_run` was called: the first directive has arrived."""
         self._held: IncarnationKey | None = None
@@ -113,6 +118,7 @@ class RunState:
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
+        self.left_peers = False
         self._save()
 
     def report_started(self, key: IncarnationKey) -> None:
@@ -148,22 +154,32 @@ class RunState:
         how the previous incarnation ended, if it ended by itself.
         """
         self._held = key
-        previous = self._state.started
-        previous_exit = self._state.exit
-        ended = None
-        if previous is not None and previous_exit is not None:
-            ended = {**previous._asdict(), **previous_exit}
         self._reporter.report_ready(
-            key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
+            key,
+            functools.partial(self._on_ready_accepted, key),
+            ended=self._previous_end(),
+            is_held=True,
+            left_peers=self.left_peers,
         )
+
+    def _previous_end(self) -> dict[str, Any] | None:
+        """Return how the incarnation ended that was started last, with its key; None if none has
+        started, if it runs, or if a directive ended it.
+        """
+        if self._state.started is None or self._state.exit is None:
+            return None
+        end = {name: value for name, value in self._state.exit.items() if name != "ended"}
+        return {**self._state.started._asdict(), **end}
 
     def record_exit(
         self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
     ) -> None:
         """Store how the incarnation ended that was started last.
 
-        `unstarted`: an incarnation that could not be started; it is used up, too.
+        `unstarted`: an incarnation that could not be started; it is used up, too. Its exit contains
+        how the one before ended, which may not have been reported yet.
         """
+        ended = self._previous_end() if unstarted is not None else None
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
@@ -180,6 +196,8 @@ class RunState:
         if progress:
             known = {name: value for name, value in progress.items() if value not in (None, ())}
             body["progress"] = known
+        if ended is not None:
+            body["ended"] = ended
         self._state.exit = body
         self._save()
 

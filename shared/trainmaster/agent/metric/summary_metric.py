@@ -122,7 +122,8 @@ class SummaryMetric:
             folder = uri.split("/")[-2]
             for tag, scalar in list(file.by_tag.items()):
                 name = f"{folder}/{tag}" if folder in EVALUATION else tag
-                if scalar.wall_time >= since and (name not in scalars or scalar > scalars[name]):
+                is_latest = name not in scalars or scalar > scalars[name]
+                if scalar.wall_time >= since and is_latest:
                     scalars[name] = scalar
         oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
         step = max((scalar.step for scalar in scalars.values()), default=None)

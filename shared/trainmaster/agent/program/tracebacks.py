@@ -360,7 +360,8 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
                     "frame": format_frame(files[-1]),
                 }
         missing = _NO_MODULE.match(lines[number])
-        if missing and ("No module named" in lines[number] or missing.group(1)):
+        is_of_python = "No module named" in lines[number]
+        if missing and (missing.group(1) or is_of_python):
             return {
                 "type": missing.group(1) or "ModuleNotFoundError",
                 "message": missing.group(2),

@@ -6,9 +6,9 @@ to Cloud Monitoring, and once more when the program has ended, for its exit.
     summary events of the job ─────┘    metrics likewise ──► points
 
 A reading has a position (share, steps) or metrics, or both. Only the agent of the primary replica
-has a collector. A source counts only with something new since the last report, so
-that a program that hangs shows no progress. Summary events are listed only while neither of the
-others has metrics: a job that reports costs no request to Cloud Storage.
+has a collector. A source counts only with something new since the last report, so that a program
+that hangs shows no progress. Summary events are listed only while neither of the others has
+metrics: a job that reports costs no request to Cloud Storage.
 docs/decisions/0124-progress.md.
 """
 

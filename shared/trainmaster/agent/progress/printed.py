@@ -138,9 +138,9 @@ class _Position:
         if epoch is not None and has_epochs and self.epoch is None:
             count = _Count(int(epoch[1]), int(epoch[2]))
             self.epoch = count if count.makes_sense else None
-        within_epoch = keras
-        if within_epoch is None and has_epochs and step is not None and step[2]:
-            within_epoch = step
+        # In a line with an epoch, a count of steps is about that epoch, as a bar of Keras is.
+        has_total = step is not None and bool(step[2])
+        within_epoch = step if keras is None and has_epochs and has_total else keras
         if within_epoch is not None:
             count = _Count(int(within_epoch[1]), int(within_epoch[2]))
             # If a later line named an epoch already, a bar of Keras belongs to an earlier epoch.

@@ -204,7 +204,8 @@ class LogBuffer:
         texts = chunk.lines.split(b"\n")[:-1]
         taken = size = 0
         for text in reversed(texts) if self.newest_first else texts:
-            if taken and (taken >= lines_max or size >= bytes_max):
+            is_full = taken >= lines_max or size >= bytes_max
+            if taken and is_full:
                 break
             taken += 1
             size += len(text) + 1

@@ -170,7 +170,8 @@ class Outbox:
         Lines that are only late arrive after the exit, or are counted in the log.
         """
         unlogged = self._console.unlogged()
-        if not event.is_final or not (unlogged.lines and unlogged.problem):
+        has_refused_lines = bool(unlogged.lines and unlogged.problem)
+        if not event.is_final or not has_refused_lines:
             return event
         more = {"unlogged_lines": unlogged.lines, "log_problem": unlogged.problem[:PROBLEM_CHARS]}
         return replace(event, body={**event.body, **more})

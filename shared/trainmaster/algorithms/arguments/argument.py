@@ -118,7 +118,9 @@ class Argument:
 
     def _read_number(self, text: str) -> int | float:
         number = float(text)
-        if not math.isfinite(number) or (self.kind is Kind.INTEGER and number != int(number)):
+        if not math.isfinite(number):
+            raise ValueError
+        if self.kind is Kind.INTEGER and number != int(number):
             raise ValueError
         is_excluded_end = self.is_open and number == self.low
         is_too_low = self.low is not None and (number < self.low or is_excluded_end)

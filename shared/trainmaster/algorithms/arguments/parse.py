@@ -97,12 +97,9 @@ def _pairs(
         argument = table.find(name)
         is_flag = argument is not None and argument.kind is Kind.FLAG
         if not has_value:
-            next_is_value = (
-                bool(rest)
-                and not rest[0].startswith("--")
-                and (not is_flag or rest[0].lower() in BOOLEANS)
-            )
-            if next_is_value:
+            following = rest[0] if rest else "--"
+            may_follow = not is_flag or following.lower() in BOOLEANS
+            if may_follow and not following.startswith("--"):
                 text = rest.pop(0)
             elif is_flag:
                 text = "true"

@@ -82,7 +82,7 @@ def read_compare_page(
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:
         jobs = tuple(pool.map(partial(find_job, console), ids))
-        period_s = max(time_range(job, console.clock(), "")[2] for job in jobs)
+        period_s = max(time_range(job, console.clock(), "").period_s for job in jobs)
         columns = tuple(pool.map(partial(_read, console, period_s), jobs))
     by_job = {job.job_id: column.points for job, column in zip(jobs, columns, strict=True)}
     end = _START

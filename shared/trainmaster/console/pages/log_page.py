@@ -243,7 +243,8 @@ def read_log_tail(console: Console, page: JobPage) -> Tail | None:
     """Return the end of the job's log; None for a tuning job, and if the page has the end of the
     failed program's.
     """
-    if page.job.tuning is not None or (page.failure is not None and page.failure.tail):
+    shows_tail = page.failure is not None and page.failure.tail != ""
+    if page.job.tuning is not None or shows_tail:
         return None
     return console.read_tail(log_query(page.job, LogFilters()))
 

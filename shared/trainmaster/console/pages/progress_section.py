@@ -117,8 +117,11 @@ def _end_of_axis(lines: Lines[datetime], job: Job, read_until: datetime) -> date
     """Return the end of the job, or its last value: values are read for some time after the end."""
     if job.ended_at is None:
         return read_until
-    of_lines = [at for chart in lines.values() for line in chart for at in line.mean]
-    return min(max([job.ended_at, *of_lines]), read_until)
+    end = job.ended_at
+    for chart in lines.values():
+        for line in chart:
+            end = max([end, *line.mean])
+    return min(end, read_until)
 
 
 def read_curves(
@@ -207,8 +210,12 @@ def draw_curves_over_steps(
     lines: Lines[int], start: datetime, end: datetime, period_s: int
 ) -> Curves:
     """Return the charts over the steps of the program, in the order of `lines`."""
-    steps = [step for shown in lines.values() for line in shown for step in line.mean]
-    first, last = min(steps, default=0), max(steps, default=0)
+    steps: set[int] = set()
+    for chart in lines.values():
+        for line in chart:
+            steps.update(line.mean)
+    first = min(steps, default=0)
+    last = max(steps, default=0)
     charts = _draw(lines, StepAxis(first, last))
     return Curves(charts, start, end, period_s, steps=(first, last))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.console.chart_axis import TimeAxis
 from trainmaster.console.incarnation_bands import (
@@ -158,13 +158,19 @@ def read_bands(
     return draw_bands(bands, start, end)
 
 
-def time_range(
-    job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN
-) -> tuple[datetime, datetime, int]:
-    """Return start, end and length of the periods in seconds, which is `period_s` at least.
+class TimeRange(NamedTuple):
+    """The time that charts show, in periods whose means are drawn."""
 
-    The end is a multiple of the period, so that polls within a period ask for the same, and values
-    do not move.
+    start: datetime
+    end: datetime
+    period_s: int
+
+
+def time_range(job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN) -> TimeRange:
+    """Return the time of a job's charts.
+
+    `hours`: only its last hours; empty: the whole job. `period_s`: shortest period. The end is a
+    multiple of the period, so that polls within a period ask for the same, and values do not move.
     """
     end = metrics_end(job, now)
     start = job.started_at or job.created_at
@@ -174,7 +180,7 @@ def time_range(
     period_s = max(PERIOD_S_MIN * ceil(periods), period_s)
     end_s = ceil(end.timestamp() / period_s) * period_s
     end = datetime.fromtimestamp(end_s if end_s <= now.timestamp() else end_s - period_s, UTC)
-    return min(start, end - timedelta(seconds=period_s)), end, period_s
+    return TimeRange(min(start, end - timedelta(seconds=period_s)), end, period_s)
 
 
 def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:

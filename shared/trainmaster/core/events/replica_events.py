@@ -18,6 +18,8 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 
+_INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
+"""A first line that says where something is wrong, not what."""
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
 
@@ -83,7 +85,8 @@ class ExitCause(StrEnum):
         "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     )
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
-    # The program ended after all members were asked to save, because a VM goes, or the job ends.
+    # The program ended after it, or all members, were asked to save, because a VM goes, or the job
+    # ends.
     SAVED = "saved"
     UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
     STALLED = "stalled"  # the program printed nothing for its stall timeout: the agent ended it
@@ -110,12 +113,13 @@ class ProgramError:
         """Return the message in one line.
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
-        code:` does. The line that names an error follows it then, or else the next line.
+        code:` does, and so does that of Keras about a layer. The line that names an error follows
+        it then, or else the next line.
         """
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
         ]
-        if not first.endswith(":") or not others:
+        if not _INTRODUCTION.search(first) or not others:
             return first.rstrip(": ")
         named = next((line for line in others if _NAMED_ERROR.match(line)), others[0])
         return f"{first} {named}".rstrip(": ")
@@ -162,6 +166,10 @@ class ReplicaExited(_ReplicaEvent):
     """
     log_problem: str = ""
     """Why it did not accept them; empty: it did."""
+    ended: ReplicaExited | None = None
+    """If this incarnation could not be started: how the previous program on this VM ended; None as
+    in `VmReady`.
+    """
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
@@ -199,6 +207,10 @@ class VmReady(_ReplicaEvent):
     ended: ReplicaExited | None = None
     """How the previous program on this VM ended; None if none ran in this job, or if a directive
     ended it.
+    """
+    left_peers: bool = False
+    """Whether a directive ended a launcher whose ranks had exited 0, and which waited for those of
+    other machines.
     """
     kind: Literal["vm_ready"] = "vm_ready"
 

@@ -91,6 +91,11 @@ class Replica:
     """Machines in a row, over all attempts, that gave it no ten useful minutes: lost, silent, unfit
     or not set up. `core.rules.wasted` counts them.
     """
+    next_at: datetime | None = None
+    """Earliest time of the request for its next VM, after several wasted machines; None: at once.
+
+    Members wait together: `Placement.next_at`.
+    """
     ready_at: datetime | None = None
     """When its last incarnation that was ready became so.
 
@@ -115,6 +120,10 @@ class Replica:
 
     A program that was stopped because another member failed, or that exited 0, does not count: the
     member to be charged is one that ended by itself.
+    """
+    left_peers: bool = False
+    """Of a member: whether its ranks had exited 0 before the round ended, while their launcher
+    waited for those of other members.
     """
     round_reported: bool = False
     """Of a member: whether it has reported from the VM that it had in the round before this
