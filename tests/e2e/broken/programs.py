@@ -241,16 +241,14 @@ REVIEWED: Final = (
     _gang(
         "ranks_of_the_chief_end_early",
         "if rank == 0: sys.exit(0)",
-        "chief 0 reported no failure",
-        "If the ranks of chief 0 end before those of the others",
-        lives_max=24,
-        ends="CANCELLED",
+        "the ranks of chief 0 had exited 0",
+        "give all ranks the same number of steps",
     ),
     BrokenProgram(
         "wrong_package_name",
         {"train.py": "print(1)\n", "requirements.txt": "torchmetrix-x==1.4\n"},
         ("torchmetrix-x==1.4", "equirements.txt"),
-        lives_max=0,
+        lives_max=1,  # the failed set-up, after which nothing starts
     ),
     _program(
         "nothing_done",
