@@ -131,7 +131,7 @@ def job_without_faults() -> PhaseCost:
 
 
 SWEEP_READS: Final = {
-    "each sweep": 2,
+    "each sweep": 4,
     "each sweep, if there are limits": 3,
     "a running job": 4,
     "a job that waits for its admission": 0,

@@ -10,7 +10,16 @@ from typing import Any, cast
 from trainmaster.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
-WITHOUT_READS = frozenset({"commit", "release_lease", "note_outcome", "store_queue"})
+WITHOUT_READS = frozenset(
+    {
+        "commit",
+        "release_lease",
+        "note_outcome",
+        "store_queue",
+        "note_sweep_requests",
+        "note_sweep_reached",
+    }
+)
 
 
 @dataclass
@@ -99,6 +108,8 @@ def documents_written(name: str, args: Sequence[Any], result: object) -> list[st
             written = [f"capacity/{outcome.key}"]
         case "store_queue", _:
             written = ["control/admission_queue"]
+        case "note_sweep_requests" | "note_sweep_reached", _:
+            written = ["control/sweep"]
     return written
 
 

@@ -50,7 +50,7 @@ locals {
     dead_letter_topic = google_pubsub_topic.dead_letter.id
     builder           = google_service_account.builder.name
     repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
-    databases         = local.databases
+    database          = "projects/${var.project}/databases/${local.database}"
     identities        = time_sleep.identities.id
   }
 }

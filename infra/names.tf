@@ -6,8 +6,6 @@ locals {
   title = trimspace("Trainmaster ${var.installation}")
 
   database = var.installation == "" ? "(default)" : local.name
-  # Source of the condition: Firestore, "Configure per-database access permissions". The installation without a name has none.
-  databases = var.installation == "" ? [] : ["projects/${var.project}/databases/${local.database}"]
 
   # Titles of conditions on grants to users, who may be those of several installations: a grant with the same title would be one grant, and
   # would go with the first of the installations that is removed.

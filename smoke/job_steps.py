@@ -35,6 +35,7 @@ def train_digits(world: World) -> None:
     job_id = submit_by_upload(world, digits_job(world), "digits")
     wait_for_success(world, job_id)
     world.saw("gang", "created")
+    world.saw("database_condition", "reads and writes")
     note_machine(world, job_id)
     wait_until_no_vms(world, job_id)
     world.saw("deletion_by_id", "deleted")

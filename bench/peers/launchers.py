@@ -10,11 +10,18 @@ from __future__ import annotations
 import signal
 import subprocess
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bench.peers.run import NotMeasured, Run, family, kill
 from bench.peers.system import ENVIRONMENTS, PROGRAMS, System, free_port, wait_for_port
 from trainmaster_emulators.process.state import ROOT
+
+OWN_STORE: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""The ranks meet at a store of their own.
+
+By default they meet at that of the launchers, which still has the addresses of ended ranks. Then
+recoveries took 40 s, or did not happen within two minutes.
+"""
 
 
 class Torchrun(System):
@@ -39,6 +46,9 @@ class Torchrun(System):
         wait_for_port(self.port, self.started[0])  # it holds the rendezvous
         self.started += [self._node(run) for _ in range(1, run.ranks)]
 
+    def start_collective(self, run: Run) -> None:
+        self.start(run)
+
     def _node(self, run: Run, *, is_host: bool = False) -> subprocess.Popen[bytes]:
         """Start one node, by the command that torchrun's page gives for all nodes.
 
@@ -51,10 +61,13 @@ class Torchrun(System):
             "--max-restarts=100",
             *self.rendezvous(is_host=is_host),
             *self.options,
-            PROGRAMS / self.program,
+            PROGRAMS / ("ddp.py" if run.has_collective else self.program),
             run.file,
             *run.fewest,
-            env={"NODE_RANK": "0" if is_host else "1"},
+            env={
+                "NODE_RANK": "0" if is_host else "1",
+                **(OWN_STORE if run.has_collective else {}),
+            },
         )
 
     def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:

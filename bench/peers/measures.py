@@ -26,11 +26,14 @@ TRAINS_ON_S: Final = 15.0
 """How long a program must go on without its controller."""
 NOTICE_S: Final = 15.0
 """Time for a save after a notice."""
+STEPS_S: Final = 3.0
+"""How long a program with a collective takes steps before a fault."""
 TRIALS: Final = 8
 STOCKOUT_S: Final = 120.0
 """How long there is no other machine after the loss of one."""
 WINDOW_S: Final = 180.0
 """Time from that loss in which steps are counted."""
+COLLECTIVE: Final = "SIGKILL of a process, DDP over gloo"
 ELASTIC: Final = "a machine is lost, another one exists after 2 of 3 minutes"
 
 
@@ -56,6 +59,15 @@ def exit_(system: System, run: Run) -> Iterator[Values]:
     yield _recovery(
         "SIGKILL of a process", run, partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL)
     )
+
+
+def collective(system: System, one: Run) -> Iterator[Values]:
+    """Kill one process of a program whose processes meet in a collective at each step."""
+    run = replace(one, has_collective=True)
+    started(system, run, system.start_collective)
+    time.sleep(STEPS_S)
+    kill_last = partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL)
+    yield _recovery(COLLECTIVE, run, kill_last)
 
 
 def machine(system: System, run: Run) -> Iterator[Values]:
@@ -172,6 +184,7 @@ Measure = Callable[[System, Run], Iterable[Values]]
 NEXT: Final = "next step of all ranks"
 IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "exit": (exit_, f"SIGKILL of a process: {NEXT}"),
+    "collective": (collective, f"{COLLECTIVE}: {NEXT}"),
     "machine": (machine, f"loss of a machine: {NEXT}"),
     "notice": (notice, "notice of the end of a machine: processes that saved"),
     "trials": (trials, "eight trials of a second, two at a time: end of the last"),

@@ -1,4 +1,4 @@
-"""One run of `programs/steps.py` on a system: its moments, and how it comes through a fault."""
+"""One run of a program on a system: its moments, and how it comes through a fault."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ class Run:
     ranks: int = 2
     fewest: tuple[int, ...] = ()
     """If not empty, the ranks meet after each step, and the program may go on with as few."""
+    has_collective: bool = False
+    """Whether the program is `ddp.py`."""
 
     @property
     def moments(self) -> list[Moment]:
@@ -105,6 +107,9 @@ def recovery(run: Run, fault: Callable[[], None], within_s: float = LIMIT_S) -> 
         "last new process": starts[-1],
         "next step of all ranks": run.firsts("step", began)[-1],
     }
+    for moment in ("import", "join"):  # of `ddp.py`
+        for at in run.firsts(moment, began)[-1:]:
+            phases[f"last {moment}"] = at
     return {phase: at - began for phase, at in phases.items() if at is not None}
 
 

@@ -71,6 +71,10 @@ class System:
         """Start the program."""
         raise NotMeasured("needs a cloud, or machines by SSH")
 
+    def start_collective(self, run: Run) -> None:
+        """Start `ddp.py`. `run` says so, too."""
+        raise NotMeasured("has no PyTorch here")
+
     def hang(self, run: Run) -> None:
         """Start the program, with a time limit of a minute for a step that does not come."""
         raise NotMeasured("has no such limit")

@@ -33,6 +33,7 @@ from trainmaster_emulators.stack import stack as stacks
 REGION: Final = "us-central1"
 # A limit for which jobs wait, and no quota of submissions
 SETTINGS: Final = {"TRAINMASTER_LIMITS": "nvidia-tesla-t4=1", "TRAINMASTER_JOBS_PER_MINUTE": "0"}
+PYTORCH: Final = "pytorch-2.13"
 MACHINE: Final = {"masterType": "n1-standard-4", "scaleTier": "CUSTOM"}
 STUDY: Final = {
     "hyperparameterMetricTag": "accuracy",
@@ -63,7 +64,7 @@ class Trainmaster(System):
         package = self.folder / "trainer"
         package.mkdir()
         (package / "__init__.py").touch()
-        for program in ("steps.py", "trial.py"):
+        for program in ("steps.py", "ddp.py", "trial.py"):
             shutil.copy(PROGRAMS / program, package)
         stacks.start(
             self.folder / "stack", StackConfig(ready_within_s=STARTS_S, settings=SETTINGS)
@@ -73,6 +74,9 @@ class Trainmaster(System):
     def start(self, run: Run) -> None:
         elastic = {"elastic": {"minReplicas": 1}} if run.fewest == (1,) else None
         self._submit(run, "steps", elastic, **self._members(run))
+
+    def start_collective(self, run: Run) -> None:
+        self._submit(run, "ddp", runtimeVersion=PYTORCH, **self._members(run))
 
     def hang(self, run: Run) -> None:
         self._submit(run, "steps", {"stallTimeout": "60s"}, **self._members(run))

@@ -32,7 +32,7 @@ from trainmaster_local.memory.store import MemoryStore
 ROOT: Final = Path(__file__).parents[2]
 FIRESTORE_S: Final = 0.02
 """A request to Firestore."""
-DECODING_S: Final = 0.001
+DECODING_S: Final = 0.0005
 """CPU time for the document of one job."""
 EVENT_CPU_S: Final = 0.02
 """CPU time of one delivery. An instance has one CPU, which its deliveries share."""

@@ -179,6 +179,8 @@ def needed(value: Any, document: Any) -> Any:
     """Return the part of the document that a reader requires: fields without a default, and
     discriminators.
     """
+    if dataclasses.is_dataclass(value) and isinstance(document, str):  # stored as JSON text
+        return json.dumps(needed(value, json.loads(document)))
     if dataclasses.is_dataclass(value):
         names = [
             field.name

@@ -26,7 +26,12 @@ from trainmaster.ports import Rejection
 NO_INDEX = (
     "The query requires an index. You can create it here: https://console.firebase.google.com/…"
 )
-NO_DATABASE = "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…"
+NO_DATABASE = (
+    "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…",
+    "Project 'p' or database '(default)' does not exist.",
+    "The project p does not exist or it does not contain an active Cloud Firestore database.",
+)
+"""What Google answers has changed, and differs between its protocols."""
 NO_DOCUMENT = "No document to update: projects/p/databases/(default)/documents/jobs/digits_1"
 
 
@@ -118,6 +123,7 @@ def test_missing_index_stays_in_pubsub_and_says_how_to_create_it(
         FirestoreStore(firestore).jobs_with_pending()
 
 
+@pytest.mark.parametrize("message", NO_DATABASE)
 @pytest.mark.parametrize(
     ("method", "action"),
     [
@@ -129,10 +135,11 @@ def test_missing_index_stays_in_pubsub_and_says_how_to_create_it(
 def test_missing_database_stays_in_pubsub_and_says_how_to_create_it(
     method: str,
     action: Callable[[FirestoreStore], object],
+    message: str,
     firestore: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(firestore._firestore_api, method, failing(exceptions.NotFound(NO_DATABASE)))
+    monkeypatch.setattr(firestore._firestore_api, method, failing(exceptions.NotFound(message)))
     with pytest.raises(RefusedError, match=r"does not exist.*terraform apply"):
         action(FirestoreStore(firestore))
 

@@ -203,6 +203,14 @@ class Examiner:
                     "healthy VM deleted", vm, replica.state, vm.zone, state.job.zone
                 )
 
+    def forget(self) -> None:
+        """Go on from the stored state, after the database was restored."""
+        loaded = self._store.load_attempt(self._job.job_id)
+        self.state = loaded.state if loaded else None
+        self.ended_s = None
+        if self.state and self.state.job.state.is_terminal:
+            self.ended_s = self._world.now_s
+
     def on_commit(self, entry: LedgerEntry) -> None:
         loaded = self._store.load_attempt(entry.job_id)
         assert loaded

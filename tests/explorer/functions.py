@@ -37,6 +37,14 @@ DELIVERIES_MAX: Final = 100
 LATE_S: Final = (1.0, 200.0)
 DELIVERY_S: Final = (0.02, 0.5)
 REQUESTS: Final = frozenset({topics.PROVISION, topics.TUNE, topics.SWEEP})
+REPEATED: Final = (
+    topics.SUBMIT,
+    topics.VM_READY,
+    topics.REPLICA_EXIT,
+    topics.MAINTENANCE,
+    topics.SYSTEM_EVENTS,
+)
+"""What docs/runbooks.md lets Pub/Sub deliver again after the database was restored."""
 AGENT_EVENTS: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT, topics.MAINTENANCE})
 
 
@@ -55,6 +63,8 @@ class Functions:
         self.down_until_s = 0.0
         """Until when no function is available, and messages wait."""
         self._published = 0
+        self._kept: list[tuple[float, str, Message]] = []
+        """What Pub/Sub can deliver again, if the database is restored in this history."""
         self.objects = MemoryObjects()
         self._handlers: dict[str, Callable[[Message], object]] = {
             **handlers_by_topic(
@@ -80,6 +90,8 @@ class Functions:
             return
         self._published += 1
         message = Message(data, attributes, str(self._published), world.clock())
+        if profile.restores and topic in REPEATED:
+            self._kept.append((world.now_s, topic, message))
         for _ in range(2 if world.chance(profile.duplicate) else 1):
             delay_s = world.between(LATE_S if world.chance(profile.late) else DELIVERY_S)
             world.after(delay_s, self._deliver, topic, message, 1)
@@ -91,6 +103,12 @@ class Functions:
         if topic in AGENT_EVENTS:
             return profile.lost_event
         return 0.0
+
+    def repeat(self, since_s: float) -> None:
+        """Deliver again what was published since then."""
+        for published_s, topic, message in self._kept:
+            if published_s >= since_s:
+                self._world.within(DELIVERY_S, self._deliver, topic, message, 1)
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for data in messages:

@@ -26,6 +26,14 @@ RELEASED_S: Final = 600.0
 OWNER: Final = "cli:1/anna"
 BUCKET: Final = "bucket"
 PROBLEMS_BYTES_MAX: Final = 1 << 20
+REMEMBERED_S: Final = (60.0, 1200.0)
+"""To which time the database is restored."""
+LOST_S: Final = (20.0, 600.0)
+"""How long after that time it is restored."""
+REPEATED_BEFORE_S: Final = 600.0
+"""From what is delivered again until the time to which the database is restored: what was published
+before may have been handled after it.
+"""
 MEDDLING_REQUESTS: Final = 3
 MEDDLING_S: Final = (1.0, 600.0)
 
@@ -51,6 +59,8 @@ class History:
         self.world.within((0.0, SWEEP_S), self._sweep)
         if profile.down:
             self._stop_functions()
+        if profile.restores:
+            self.world.within(REMEMBERED_S, self._remember)
 
     def run(self) -> World:
         """Run until all jobs have ended, and check what must be true then."""
@@ -135,12 +145,32 @@ class History:
         if self.world.has_faults:
             self.world.after(MINUTE_S, self._stop_functions)
 
+    def _remember(self) -> None:
+        """Take the state to which the database will be restored."""
+        since_s = self.world.now_s - REPEATED_BEFORE_S
+        self.world.within(LOST_S, self._restore, self.store.copy(), since_s)
+
+    def _restore(self, earlier: MemoryStore, repeated_since_s: float) -> None:
+        """Replace the database by its earlier state, as docs/runbooks.md says: functions end, and
+        messages are delivered again.
+        """
+        self.world.log("the database is restored")
+        self.world.restores += 1
+        vars(self.store).update(
+            {name: value for name, value in vars(earlier).items() if name != "_lock"}
+        )
+        for job in self.jobs.values():
+            job.examiner.forget()
+        self.functions.repeat(repeated_since_s)
+
     def _end_faults(self) -> None:
         self.world.has_faults = False
 
     def _has_ended(self) -> bool:
+        profile = self.world.profile
         return (
-            len(set(map(tuning_job_id, self.jobs))) >= self.world.profile.jobs
+            self.world.restores >= profile.restores
+            and len(set(map(tuning_job_id, self.jobs))) >= profile.jobs
             and not self.cloud.present
             and all(job.examiner.ended_s is not None for job in self.jobs.values())
         )

@@ -109,6 +109,8 @@ class Profile:
     meddling: float = 0.0
     """Per job: its user asks several times to delete it and to change its labels."""
     unpromising: float = 0.0
+    restores: bool = False
+    """Whether the database is restored to an earlier time once, while VMs go on."""
     faults_s: float = 900.0
     horizon_s: float = 4 * 3600.0
     limits: dict[str, int] = field(init=False, default_factory=dict)
@@ -528,6 +530,7 @@ _KEPT_PROFILES: Final = (
     replace(
         _KEPT, name="kept-limits", vcpus=16, stockout=0.15, stockout_late=0.05, slow_create=0.1
     ),
+    replace(_KEPT, name="kept-restored", restores=True),
 )
 """Jobs that keep their machines and take those of each other."""
 PROFILES: Final = {profile.name: profile for profile in (*_ALL, *_MACHINES, *_KEPT_PROFILES)}

@@ -25,13 +25,16 @@ from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, End, ExitCause, ReplicaExited
 from trainmaster.core.model import cap
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
+from trainmaster.core.model.vm_names import job_hash_in
 from trainmaster.core.reconcile import desired
 from trainmaster.core.rules import evidence, verdict
 from trainmaster.core.rules import judge as judging
 from trainmaster.core.rules.evidence import Rank
+from trainmaster.core.transitions import job_actions, kept_machines
 from trainmaster.messaging import agent_messages
+from trainmaster.ports import VmOwner
 from trainmaster_local.memory.store import MemoryStore
 
 SEEDS = 300 if hypothesis.settings().max_examples > 150 else 4
@@ -165,6 +168,37 @@ def let_programs_run_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VirtualLauncher, "await_end", lambda _: None)
 
 
+def commit_whatever_the_set_is(patch: pytest.MonkeyPatch) -> None:
+    """Take machines that another job has taken meanwhile."""
+    patch.setattr(MemoryStore, "_check_machines", lambda *_: None)
+
+
+def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "holds_machines", property(lambda _: True))
+
+
+def store_no_instance_id(patch: pytest.MonkeyPatch) -> None:
+    """Take a VM that vanishes meanwhile for one that was never requested."""
+    taking = kept_machines.taking_replicas
+    patch.setattr(
+        job_actions,
+        "taking_replicas",
+        lambda *arguments: tuple(replace(one, instance_id=None) for one in taking(*arguments)),
+    )
+
+
+def own_vms_from_before_a_restore(patch: pytest.MonkeyPatch) -> None:
+    """Let a job that took machines own all VMs of its own name."""
+    owner_of_vm = MemoryStore.owner_of_vm
+
+    def by_name(store: MemoryStore, name: str) -> VmOwner | None:
+        job_ids = store._ids_by_hash.get(job_hash_in(name) or "", ())
+        named = next((VmOwner(job_id, job_id) for job_id in job_ids), None)
+        return owner_of_vm(store, name) or named
+
+    patch.setattr(MemoryStore, "owner_of_vm", by_name)
+
+
 @pytest.mark.parametrize(
     ("break_defence", "profile", "known_seed", "invariants"),
     [
@@ -180,6 +214,10 @@ def let_programs_run_on(patch: pytest.MonkeyPatch) -> None:
         (truncate_the_state_file, "full-disk", 33, {"F1 started twice on one machine"}),
         (let_programs_run_on, "agents", 8, {"two programs on one machine"}),
         (report_before_the_stop, "hangs", 9, {"F1 started beside another round"}),
+        (commit_whatever_the_set_is, "kept-takers", 3, {"K1 two live holders"}),
+        (let_earlier_holders_act, "kept-takers", 0, {"healthy VM deleted"}),
+        (store_no_instance_id, "kept-losses", 1, {"K3 paid by nobody"}),
+        (own_vms_from_before_a_restore, "kept-restored", 69, {"leak"}),
     ],
 )
 def test_missing_defence_is_found(

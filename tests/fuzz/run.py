@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.run --seconds 3600 --seed 1
 
-writes a table, and ends with 1 if an input found a defect.
+writes a table, and ends with 1 if an input found a defect. The entrance with the fewest inputs so
+far has the next turn, so that a slow one gets more time, and as many inputs as a quick one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import resource
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +35,9 @@ budget.
 """
 MEASURED_EVERY: Final = 100
 """At most so many quick inputs count for the next slow one."""
-
-
-STATEFUL: Final = frozenset({"push request", "job message", "API", "console"})
-"""Entrances that keep what they accept."""
+TURN_S_MAX: Final = 20.0
+TURN_INPUTS: Final = 2000
+"""After so many inputs of a turn, an entrance that keeps what it accepts would fill the memory."""
 
 
 @dataclass
@@ -55,6 +56,14 @@ class Report:
         known = self.worst.get(outcome, (0.0, 0.0, 0))
         slowest = (cpu_s, number) if cpu_s > known[0] else (known[0], known[2])
         self.worst[outcome] = (slowest[0], max(known[1], memory_mib), slowest[1])
+
+    def extend(self, turn: Report) -> None:
+        """Add what happened in another turn."""
+        self.inputs += turn.inputs
+        self.accepted += turn.accepted
+        self.defects += turn.defects
+        for outcome, (cpu_s, memory_mib, number) in turn.worst.items():
+            self.add(outcome, cpu_s, memory_mib, number)
 
 
 class Used:
@@ -83,21 +92,23 @@ def memory_mib(key: bytes) -> float:
     return int(status.partition(key + b":")[2].split()[0]) / 1024
 
 
-def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) -> Report:
-    """Run inputs at one entrance until the time or the number is used up."""
+def fuzz(
+    name: str, seed: int, seconds: float, inputs_max: int = TURN_INPUTS, first: int = 0
+) -> Report:
+    """Run inputs at one entrance until the time or the number is used up.
+
+    `first`: the number of its inputs in earlier turns of the same seed.
+    """
     entrance, report = entrances()[name], Report()
     for number in range(5):  # what the first input imports and builds is not its own
         with suppress(*entrance.errors):
             entrance.read(hostile(Random(f"first {number}"), entrance.seeds))  # noqa: S311 - not for secrets
     used, end = Used(), time.monotonic() + seconds
     while time.monotonic() < end and report.inputs < inputs_max:
-        number = seed * 1_000_000_000 + report.inputs
+        number = seed * 1_000_000_000 + first + report.inputs
         making = time.monotonic()
         data = hostile(Random(f"{name} {number}"), entrance.seeds)  # noqa: S311 - not for secrets
         report.inputs += 1
-        if report.inputs % 2000 == 0 and name in STATEFUL:
-            entrance = entrances()[name]  # accepted jobs would fill the memory
-            used.since_last_call()
         if time.monotonic() - making > QUICK_S:
             used.since_last_call()  # to make it may take more than to read it
         started, outcome = time.monotonic(), "accepted"
@@ -125,26 +136,35 @@ def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) ->
     return report
 
 
+def take_turns(names: Sequence[str], seed: int, seconds: float, jobs: int) -> dict[str, Report]:
+    """Run inputs at all of the entrances, in so many processes, until the time is used up."""
+    reports = {name: Report() for name in names}
+    turn_s = min(TURN_S_MAX, seconds * jobs / len(names) / 2)
+    end = time.monotonic() + seconds
+    running: dict[Future[Report], str] = {}
+    with ProcessPoolExecutor(jobs) as pool:
+        while True:
+            while len(running) < min(jobs, len(names)) and (left := end - time.monotonic()) > 0:
+                waiting = [name for name in names if name not in running.values()]
+                name = min(waiting, key=lambda name: reports[name].inputs)
+                turn = (name, seed, min(turn_s, left), TURN_INPUTS, reports[name].inputs)
+                running[pool.submit(fuzz, *turn)] = name
+            if not running:
+                return reports
+            for turn_done in wait(running, return_when=FIRST_COMPLETED).done:
+                reports[running.pop(turn_done)].extend(turn_done.result())
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="for all entrances together, in each process"
-    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all entrances together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", help="name of one entrance")
     options = parser.parse_args(argv)
     names = [options.only] if options.only else list(entrances())
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    with ProcessPoolExecutor(options.jobs) as pool:
-        each_s = options.seconds * options.jobs / len(names)
-        reports = dict(
-            zip(
-                names,
-                pool.map(fuzz, names, [options.seed] * len(names), [each_s] * len(names)),
-                strict=True,
-            )
-        )
+    reports = take_turns(names, options.seed, options.seconds, options.jobs)
     print(
         "| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | ---"
         " | --- |"

@@ -157,7 +157,7 @@ def _grants_to(function: _Function, body: dict[str, Any]) -> Iterator[Grant]:
         for topic in function.publishes:
             yield Grant(function.member, role, f"topic {topic}")
     else:
-        yield Grant(function.member, role, "project")
+        yield Grant(function.member, role, "project", _condition(body))
 
 
 def _expand(body: dict[str, Any]) -> Iterator[Grant]:
@@ -180,11 +180,6 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
             if name in arguments
             and not (name == "project" and {"service", "secret_id"} & set(arguments))
         )
-        condition = (
-            body["condition"][0]["title"].strip('"').replace("${local.of_installation}", "")
-            if "condition" in body
-            else ""
-        )
         resource = f"{_RESOURCES[argument]}{_resource_name(argument, arguments[argument])}"
         role = _role(arguments["role"])
         if variable := re.search(r"var\.worker_\w+", for_each):
@@ -193,7 +188,15 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
         if "local.package_buckets" in for_each:
             resource = "each bucket of var.worker_read_buckets and var.worker_write_buckets"
         users = _users(for_each, arguments["member"])
-        yield Grant(users or _member(arguments["member"]), role, resource, condition)
+        yield Grant(users or _member(arguments["member"]), role, resource, _condition(body))
+
+
+def _condition(body: dict[str, Any]) -> str:
+    """Return the title of a grant's condition; empty: it has none."""
+    if "condition" not in body:
+        return ""
+    title: str = body["condition"][0]["title"]
+    return title.strip('"').replace("${local.of_installation}", "")
 
 
 def _keys(for_each: str) -> list[str]:

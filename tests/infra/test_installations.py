@@ -182,11 +182,12 @@ def test_provision_and_ssh_users_of_one_installation_have_no_access_to_vms_and_s
                 assert is_met(condition, "compute.googleapis.com/Instance", vm) is (plan is other)
             (part,) = re.findall(r'resourceName:"([^"]+)"', sinks[0])
             assert (part in vm) is (plan is other)
-    state = [
-        conditions(grant)
-        for grant in named.of("google_project_iam_member").values()
-        if grant.get("role", "").startswith("roles/datastore.")
-    ]
-    own_only = f"resource.name == 'projects/my-project/databases/tm{LONGEST}'"
-    assert state == [[own_only]] * len(state)
-    assert state
+    for database, plan in (("(default)", full_plan), (f"tm{LONGEST}", named)):
+        state = [
+            conditions(grant)
+            for grant in plan.of("google_project_iam_member").values()
+            if grant.get("role", "").startswith("roles/datastore.")
+        ]
+        own_only = f"resource.name == 'projects/my-project/databases/{database}'"
+        assert state == [[own_only]] * len(state)
+        assert state

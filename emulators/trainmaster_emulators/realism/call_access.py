@@ -58,8 +58,10 @@ A transaction needs those of its reads and of its commit. The roles that infra/ 
 permissions to write or none, so the kinds of the writes in a commit make no difference.
 """
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
-VM_NAMES: Final = "training VMs only"
-"""The condition on the names of VMs. Calls of the local stack always fulfil it."""
+FULFILLED: Final = frozenset({"", "training VMs only", "own database only"})
+"""The conditions that calls of the local stack always fulfil: it has no VMs of others, and one
+database.
+"""
 _CUSTOM_ROLE: Final = re.compile(
     r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?"'
     r".*?permissions\s*=\s*\[(.*?)\]",
@@ -78,8 +80,7 @@ class Access:
 def granted_access(
     account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES
 ) -> frozenset[Access]:
-    """Return what the table grants to an account without a condition, or with that on the names of
-    VMs.
+    """Return what the table grants to an account, as far as its conditions are `FULFILLED`.
 
     Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console,
     or `worker`.
@@ -87,7 +88,7 @@ def granted_access(
     granted: set[Access] = set()
     for grant in csv.DictReader(table.splitlines()):
         is_of_account = grant["member"].removeprefix("function ") == account
-        if is_of_account and grant["condition"] in ("", VM_NAMES):
+        if is_of_account and grant["condition"] in FULFILLED:
             permissions = roles.get(grant["role"], ())
             granted.update(Access(permission, grant["on"]) for permission in permissions)
     return frozenset(granted)

@@ -35,6 +35,7 @@ from trainmaster.ports import (
     Loaded,
     LoadedSet,
     PendingEntries,
+    SweepRequests,
     VmOwner,
 )
 from trainmaster.ports.store import LIVE_PAGE
@@ -58,6 +59,7 @@ class MemoryStore(Incidents, Leases):
         self._admissions = 0
         """Commits that used an admission token."""
         self._queue = AdmissionQueue()
+        self._sweep_requests = SweepRequests()
         self._commits = 0
         """Commits of ledger entries."""
 
@@ -72,6 +74,7 @@ class MemoryStore(Incidents, Leases):
             other._admissions = self._admissions
             other._commits = self._commits
             other._queue = self._queue
+            other._sweep_requests = self._sweep_requests
             other.copy_leases(self)
             return other
 
@@ -267,6 +270,17 @@ class MemoryStore(Incidents, Leases):
     def store_queue(self, queue: AdmissionQueue) -> None:
         self._queue = queue
 
+    def sweep_requests(self) -> SweepRequests:
+        return self._sweep_requests
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        with self._lock:
+            self._sweep_requests = replace(self._sweep_requests, requested_at=requested_at)
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        with self._lock:
+            self._sweep_requests = replace(self._sweep_requests, reached_at=reached_at)
+
     def admission_token(self) -> AdmissionToken:
         with self._lock:
             return AdmissionToken(self._admissions, self.live_jobs())
@@ -337,6 +351,8 @@ class MemoryStore(Incidents, Leases):
                 job = self._jobs[job_id].job
                 if job.machines is not None and is_vm_of(name, job_id):
                     machines = self._machine_sets.get(job_id)
+                    if machines is None and job.set_id != job_id:
+                        return None
                     return VmOwner(machines.holder if machines else job_id, job_id)
                 if _has_vm(job, name):
                     return VmOwner(job_id, job_id)

@@ -63,12 +63,15 @@ resource "google_project_iam_member" "state" {
   role    = "roles/datastore.${var.state}"
   member  = var.account.member
 
-  dynamic "condition" {
-    for_each = var.installed.databases
-    content {
-      title      = "own database only"
-      expression = "resource.name == '${condition.value}'"
-    }
+  # Source: Firestore, "Configure per-database access permissions".
+  condition {
+    title      = "own database only"
+    expression = "resource.name == '${var.installed.database}'"
+  }
+
+  # Functions that run always have one of the two grants while an upgrade changes the condition.
+  lifecycle {
+    create_before_destroy = true
   }
 
   depends_on = [var.installed]

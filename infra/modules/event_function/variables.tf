@@ -3,8 +3,8 @@ variable "installed" {
     What all functions of the installation share. prefix: beginning of the names of everything that the installation owns. source_bucket:
     has the archives. pusher: e-mail address of the service account with which Pub/Sub calls functions. pubsub_agent: IAM member of Pub/Sub's
     service agent, which moves undeliverable messages to dead_letter_topic. builder: resource name of the service account with which Cloud
-    Build builds functions. repository: id of the Artifact Registry repository for their images. databases: those to which a condition
-    restricts a function; empty: no condition. identities: id of the wait after which IAM finds the service accounts.
+    Build builds functions. repository: id of the Artifact Registry repository for their images. database: resource name of the one
+    that a function may use. identities: id of the wait after which IAM finds the service accounts.
   EOT
   type = object({
     prefix            = string
@@ -16,7 +16,7 @@ variable "installed" {
     dead_letter_topic = string
     builder           = string
     repository        = string
-    databases         = list(string)
+    database          = string
     identities        = string
   })
 }

@@ -1,5 +1,11 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
+The *directive*, in the VM's metadata, is the order of the control plane: run, hold, save or stop
+one *incarnation*, which is one execution of the program. A pair such as (1,2) names it: attempt 1
+of the job, incarnation 2. Under `hold`, all members of a synchronous job wait for each other. The
+agent answers with events: `vm-ready` when an incarnation starts, or could start under `hold`;
+`replica-exit` when its program has ended.
+
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose.
 It is one zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh``
 downloads, verifies and starts. Its wire contract is in ``docs/interfaces.md``, sections 2 and 3. It
@@ -126,7 +132,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if log is not None:
         console.copy_to(log)
         log.start(inbox.start_thread)
-    end_machine = find_end(identity, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace, inbox)
+    end_machine = choose_machine_end(
+        identity, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace, inbox
+    )
 
     def find_engine() -> ContainerEngine | None:
         if config.container is None:
@@ -205,14 +213,19 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def state_owner(identity: AgentIdentity) -> str:
-    """Return whose state the state file must have: this VM's, in the hands of this job."""
+    """Return the owner that the state file must name: this VM, while this job uses it.
+
+    Several jobs may use a VM, one after the other; the tenure is the number of the job, from 1.
+    """
     tenure = identity.config.tenure
     return identity.instance.instance_id + (f"/{tenure}" if tenure > 1 else "")
 
 
 def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
-    """Remove what the last job has left, if another job has had this VM before, and nothing is
-    stored about it in the hands of this job; return what cannot be removed.
+    """Remove what an earlier job has left on this VM; return what cannot be removed.
+
+    Nothing is removed after a crash of the agent: once a directive of this job is stored, what is
+    on the VM belongs to this job.
     """
     config = identity.config
     if config.tenure == 1:
@@ -230,18 +243,24 @@ def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
 
 
 def leave(agent: Agent, launcher: Launcher) -> int:
-    """Return the status of this process. If another job has taken the VM, end all that the programs
-    have left, while this process is its parent.
+    """Return the exit status of this process.
+
+    If another job has taken the VM, first end the processes that programs have left: only their
+    parent, which is this process, finds them all.
     """
     if agent.exit_status == ANOTHER_JOB:
         launcher.clean_up()
     return agent.exit_status
 
 
-def find_end(
+def choose_machine_end(
     identity: AgentIdentity, tpu: GoogleApi, workspace: Workspace, inbox: Inbox
 ) -> Callable[[], None]:
-    """Return what ends this machine; start the self-deletion of a TPU node, which has no limit."""
+    """Return the function that ends this machine.
+
+    Cloud TPU does not limit how long a node exists: for a node, also start the thread that deletes
+    it after `fuse_s`.
+    """
     config = identity.config
     if config.fuse_s is None:
         return functools.partial(power_off, workspace)
@@ -252,7 +271,7 @@ def find_end(
 
 
 def find_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:
-    """Return what is known of the machine outside the program's processes."""
+    """Return the readings of the machine's activity outside the program's processes."""
     if environ.get(EMULATED_VM):  # the VMs of the local stack share one machine
         return Surroundings()
     gpus = Gpus(environ, console.log)

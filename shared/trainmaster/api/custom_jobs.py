@@ -15,6 +15,8 @@ from trainmaster.jobspec.reading.document_kinds import VERTEX, DocumentKind, det
 
 
 class CustomJobs(VertexResource):
+    """The resource `customJobs`."""
+
     kind: ClassVar[DocumentKind] = VERTEX
     message: ClassVar[str] = "custom_job"
     required: ClassVar[tuple[str, ...]] = ("displayName", "jobSpec")

@@ -90,12 +90,16 @@ class _Condition:
     """Depth of parentheses."""
 
 
-def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicate:
-    """Return the predicate that a filter describes. Raises FilterSyntaxError.
+def parser_of(compile_comparison: Callable[[str], Predicate]) -> Lark:
+    """Return a parser of filters, which takes longer to build than to use.
 
     `compile_comparison` turns a comparison, such as `state:FAILED`, into its predicate.
     """
-    parser = Lark(_GRAMMAR, parser="lalr", transformer=_Conditions(compile_comparison))
+    return Lark(_GRAMMAR, parser="lalr", transformer=_Conditions(compile_comparison))
+
+
+def parse(text: str, parser: Lark) -> Predicate:
+    """Return the predicate that a filter describes. Raises FilterSyntaxError."""
     try:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:

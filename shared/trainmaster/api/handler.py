@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve(request: Request, service: Service) -> Response:
+    """Return the response of a request. Raises nothing."""
     with json_log.context(function="api", method=request.method, path=request.path[:200]):
         try:
             return Response(200, _handle(request, service))

@@ -1,4 +1,8 @@
-"""`projects.jobs` of `ml` v1. Source: its discovery document, and what its clients need."""
+"""`projects.jobs` of `ml` v1, the API of AI Platform Training: a function for each method.
+
+`routes.py` maps addresses to them; the handler has checked the caller before. Source: the API's
+discovery document, and what its clients need.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +116,8 @@ def explain_job(job: Job, service: Service) -> Json:
     loaded = store.load_attempt(job.job_id)
     wait = wait_of_job(job, store.queue, service.deps.limits)
     state = loaded.state if loaded else State(job)
-    pending, now = store.pending_keys(job.job_id), service.now()
-    return explanation(state, store.ledger(job.job_id), pending, now, wait)
+    pending = store.pending_keys(job.job_id)
+    return explanation(state, store.ledger(job.job_id), pending, service.now(), wait)
 
 
 def cancel(call: Call, service: Service) -> Json:

@@ -15,11 +15,15 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from pydantic.alias_generators import to_camel
 
 from trainmaster.api import errors
+
+if TYPE_CHECKING:
+    from lark import Lark
 
 CHARS_MAX: Final = 2_000
 
@@ -34,7 +38,7 @@ _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 
 
-def parse_filter(text: str, fields: Collection[str]) -> Predicate:
+def parse_filter(text: str, fields: frozenset[str]) -> Predicate:
     """Return a predicate of shown jobs; an empty filter accepts all. Raises ApiError.
 
     `fields`: the top-level fields that a shown job can have.
@@ -47,9 +51,16 @@ def parse_filter(text: str, fields: Collection[str]) -> Predicate:
     from trainmaster.api import filter_grammar
 
     try:
-        return filter_grammar.parse(text, lambda comparison: _compile(comparison, fields))
+        return filter_grammar.parse(text, _parser(fields))
     except filter_grammar.FilterSyntaxError as error:
         raise errors.invalid_argument("filter", str(error)) from None
+
+
+@cache
+def _parser(fields: frozenset[str]) -> Lark:
+    from trainmaster.api import filter_grammar
+
+    return filter_grammar.parser_of(lambda comparison: _compile(comparison, fields))
 
 
 def _compile(comparison: str, fields: Collection[str]) -> Predicate:

@@ -28,6 +28,7 @@ CREATE_REFUSED: Final = (
 
 
 def create(call: Call, service: Service) -> Json:
+    """Refuse the request, because jobs create these resources."""
     del call, service
     raise ApiError(501, "UNIMPLEMENTED", CREATE_REFUSED)
 

@@ -54,7 +54,8 @@ def set_policy(call: Call, service: Service) -> Json:
     """Accept an empty policy only."""
     find(call, service)
     policy = parse_body(call).get("policy")
-    if isinstance(policy, Mapping) and (policy.get("bindings") or policy.get("auditConfigs")):
+    grants = policy if isinstance(policy, Mapping) else {}
+    if grants.get("bindings") or grants.get("auditConfigs"):
         raise errors.failed_precondition(
             "A job has no policy of its own. Grant roles on the project instead."
         )

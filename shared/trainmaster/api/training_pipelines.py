@@ -26,6 +26,8 @@ _TEXTS: Final = ("args", "command")
 
 
 class TrainingPipelines(VertexResource):
+    """The resource `trainingPipelines`."""
+
     kind: ClassVar[DocumentKind] = VERTEX_PIPELINE
     message: ClassVar[str] = "training_pipeline"
     required: ClassVar[tuple[str, ...]] = ("displayName", DEFINITION, INPUTS)

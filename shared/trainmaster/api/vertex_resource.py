@@ -1,10 +1,9 @@
-"""Methods that the resources of Vertex AI v1 have in common.
+"""Methods that the resources of Vertex AI v1 have in common: `customJobs`,
+`hyperparameterTuningJobs` and `trainingPipelines`.
 
-They are `customJobs`, `hyperparameterTuningJobs` and `trainingPipelines`.
-
-Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived
-from the request that creates the job, and the job is stored as `custom_NUMBER`. A job that was
-submitted as a file keeps its name.
+`routes.py` maps addresses to them. Each resource is a job of this project like any other. Vertex AI
+names jobs by numbers: the number is derived from the request that creates the job, and the job is
+stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class VertexResource(ABC):
         return explain_job(self.find(call, service), service)
 
     def list_jobs(self, call: Call, service: Service) -> Json:
-        fields = {*STATUS_FIELDS, *self.required, *self.optional}
+        fields = frozenset((*STATUS_FIELDS, *self.required, *self.optional))
         matches = list_filter.parse_filter(call.param("filter"), fields)
         return paging.read_page(
             call,

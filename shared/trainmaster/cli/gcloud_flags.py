@@ -44,6 +44,7 @@ class Flag:
 
 
 def _accelerator(text: str) -> dict[str, str]:
+    """Return an AcceleratorConfig, from `type=nvidia-tesla-t4,count=1`. Raises ValueError."""
     pairs = {"count": "1", **_parse_pairs(text)}
     if set(pairs) != {"type", "count"}:
         raise ValueError("example: type=nvidia-tesla-t4,count=1")
@@ -51,6 +52,7 @@ def _accelerator(text: str) -> dict[str, str]:
 
 
 def _enum(text: str) -> str:
+    """Return the API's name of a value that gcloud writes in lower case with hyphens."""
     return text.upper().replace("-", "_")
 
 
@@ -63,12 +65,19 @@ def parse_list(text: str) -> list[str]:
 
 
 def _parse_time(text: str) -> str:
-    """Return a time in minutes or hours in seconds, as job files have it: `15m` is `900s`."""
-    unit = {"m": 60, "h": 3600}.get(text[-1:])
-    return f"{int(text[:-1]) * unit}s" if unit and text[:-1].isdecimal() else text
+    """Return a time in minutes or hours in seconds, as job files have it: `15m` is `900s`.
+
+    Any other text is returned as it is: the check of the job file refuses it.
+    """
+    seconds_per_unit = {"m": 60, "h": 3600}.get(text[-1:])
+    number = text[:-1]
+    if seconds_per_unit is None or not number.isdecimal():
+        return text
+    return f"{int(number) * seconds_per_unit}s"
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
+    """Return the pairs of `KEY=VALUE,KEY=VALUE`. Raises ValueError."""
     pairs = [part.partition("=") for part in parse_list(text)]
     if not all(equals and name.strip() for name, equals, _ in pairs):
         raise ValueError("the format is KEY=VALUE,KEY=VALUE")
@@ -76,9 +85,9 @@ def _parse_pairs(text: str) -> dict[str, str]:
 
 
 def _worker_pool(text: str) -> dict[str, object]:
-    """Return a worker pool.
+    """Return a WorkerPoolSpec, from pairs such as `machine-type=n1-standard-4,replica-count=2`.
 
-    Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py.
+    Raises ValueError. Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py.
     """
     pairs = _parse_pairs(text)
     unknown = pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}
@@ -350,6 +359,7 @@ def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(name: str, value: object) -> object:
+    """Return the value of the field that an option sets. Raises PermanentError."""
     flag = FLAGS[name]
     is_parsed = isinstance(value, list) and flag.type is str  # arguments after --
     if isinstance(value, bool) or is_parsed:

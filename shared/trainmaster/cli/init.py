@@ -96,10 +96,8 @@ def init(
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
     new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
-    kept = (
-        stored
-        if before == name
-        else {"bucket": f"{project}-{name_in_installation('trainmaster', name)}"}
-    )
+    is_same_installation = before == name
+    default_bucket = f"{project}-{name_in_installation('trainmaster', name)}"
+    kept = stored if is_same_installation else {"bucket": default_bucket}
     remember({**kept, **{field: value for field, value in new.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

@@ -85,6 +85,8 @@ CANCELLED_MAX: Final = 1000
 
 
 class JobCommands(LazyGroup):
+    """The group `trainmaster jobs`."""
+
     lazy = JOB_COMMANDS
     habits = HABITS
 
@@ -123,9 +125,32 @@ def list_jobs(
     now = datetime.now(UTC)
     failing = failing_jobs(store, jobs, now, complain)
     quiet = _quiet_jobs(jobs, now)
+
+    def view(job: Job) -> dict[str, Any]:
+        plain_view = job_view(job, project=settings().log_project)
+        return with_quiet(with_failing(plain_view, failing.get(job.job_id)), quiet.get(job.job_id))
+
+    columns, rows = _list_table(jobs, failing, quiet, now)
+    # The views are made one by one: only the JSON form needs them, and the name of the project.
+    print_result(form, map(view, jobs), columns, rows)
+    if has_more:
+        complain(
+            f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
+        )
+
+
+def _list_table(
+    jobs: Sequence[Job],
+    failing: Mapping[str, Failing],
+    quiet: Mapping[str, Quiet],
+    now: datetime,
+) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of a list of jobs. Columns that would be empty are left out.
+
+    `failing`, `quiet`: notices by job id.
+    """
     columns = ["job_id", "status", "created", "user"]
     rows = [[job.job_id, _status(job), timestamp(job.created_at), owner(job).words] for job in jobs]
-    # Otherwise these columns would be empty.
     if any(display_name(job) for job in jobs):
         columns.insert(1, "name")
         for job, row in zip(jobs, rows, strict=True):
@@ -133,28 +158,20 @@ def list_jobs(
     if failing or quiet:
         columns.append(ATTENTION)
         for job, row in zip(jobs, rows, strict=True):
-            notices = [failing[job.job_id].words] if job.job_id in failing else []
-            notices += [quiet[job.job_id].words(now)] if job.job_id in quiet else []
+            notices = []
+            if job.job_id in failing:
+                notices.append(failing[job.job_id].words)
+            if job.job_id in quiet:
+                notices.append(quiet[job.job_id].words(now))
             row.append("; ".join(notices))
-    # Only the JSON form needs them, and with them the name of the project.
-    views = (
-        with_quiet(
-            with_failing(job_view(job, project=settings().log_project), failing.get(job.job_id)),
-            quiet.get(job.job_id),
-        )
-        for job in jobs
-    )
-    print_result(form, views, columns, rows)
-    if has_more:
-        complain(
-            f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
-        )
+    return columns, rows
 
 
 def _quiet_jobs(jobs: Sequence[Job], now: datetime) -> Mapping[str, Quiet]:
-    """Return the notices about programs that print nothing, with one call if any job runs.
+    """Return the notices about programs that print nothing, by job id, with one call if any job
+    runs.
 
-    None if metrics are off or cannot be read: a list needs no role in Cloud Monitoring.
+    Empty if metrics are off or cannot be read: a list needs no role in Cloud Monitoring.
     """
     running = [job for job in jobs if job.state is JobState.RUNNING]
     if not running or settings().metrics == "off":
@@ -205,7 +222,7 @@ def describe(
         return
     extension = view.pop(EXTENSION)
     print_summary(state.job, view, extension, _usage_of(state.job).words)
-    _print_course(failing, progress, quiet)
+    _print_condition(failing, progress, quiet)
     _print_report(report)
     if recorded:
         say(f"recorded by the program: {recorded.words}")
@@ -218,8 +235,12 @@ def describe(
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
 
 
-def _print_course(failing: Failing | None, progress: Progress | None, quiet: Quiet | None) -> None:
-    """Print how the program gets on."""
+def _print_condition(
+    failing: Failing | None, progress: Progress | None, quiet: Quiet | None
+) -> None:
+    """Print what the program does now: whether it fails again and again, its progress, and how long
+    it has printed nothing.
+    """
     now = datetime.now(UTC)
     if failing:
         warn(failing.words)
@@ -318,7 +339,9 @@ def cancel(
     """Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an
     error.
     """
-    if bool(job_ids) == everything or (job_ids and (user or mine or label)):
+    has_filter = bool(user or mine or label)
+    is_ambiguous = bool(job_ids) == everything or (job_ids and has_filter)
+    if is_ambiguous:
         raise PermanentError("name the jobs to cancel, or give --all")
     store = open_store()
     if everything:

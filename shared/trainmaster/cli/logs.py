@@ -98,7 +98,7 @@ def logs(
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     read_page = with_retries(log_entries().page, tries=None if follow else TRIES)
     reader = LogReader(read_page, public_id(job_id), filters, since_text)
-    show = shower(form, raw=raw)
+    show = line_printer(form, raw=raw)
     for lines in reader.read_history(history_end(job, datetime.now(UTC))):
         show(lines)
     if follow:
@@ -186,14 +186,14 @@ def follow_log(
         sleep(poll_s)
 
 
-def shower(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
+def line_printer(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
     """Return the function that prints lines.
 
     Without `raw`, no control character of a program reaches the output.
     """
     is_terminal = sys.stdout.isatty()
     if form is Format.JSON:
-        texts = _json
+        texts = _json_lines
     elif is_terminal:
         texts = _coloured
     else:
@@ -217,6 +217,7 @@ def _plain(lines: Iterable[LogLine]) -> Iterator[str]:
 
 
 def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
+    """Yield lines for a terminal, with the time of day, and a colour for the severity."""
     for line in lines:
         time_of_day = f"\x1b[2m{line.timestamp[11:23]}\x1b[0m"
         source = f"\x1b[36m{line.source:<18}\x1b[0m"
@@ -225,7 +226,7 @@ def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
             yield f"{time_of_day}  {source} \x1b[{colour}m{text}\x1b[0m"
 
 
-def _json(lines: Iterable[LogLine]) -> Iterator[str]:
+def _json_lines(lines: Iterable[LogLine]) -> Iterator[str]:
     for line in lines:
         names = ["timestamp", "severity", "task", "message"]
         names += [name for name in ("trial", "payload") if getattr(line, name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -82,7 +82,7 @@ def machines(
         "spot",
         "zones",
     )
-    print_table(columns, [list(map(_cell, row.values())) for row in rows])
+    print_table(columns, [list(map(_cell_text, row.values())) for row in rows])
     if not isinstance(prices, Unknown):
         place = f"{regions[0]}, {prices.currency} per hour, without boot disks"
         say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {place}")
@@ -100,12 +100,12 @@ def _rows() -> Iterator[Row]:
     for api_name, gpu in GPU_NAMES.items():
         counts = sorted(set().union(*GPUS[gpu].counts.values()))
         if counts and api_name not in RETIRED_GPUS:
-            yield _cells(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
+            yield _new_row(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
     for generation, table in GENERATIONS.items():
         for chips, host in table.hosts_by_chips.items():
             machine = f"{table.machine_family}-{chips}t" if table.machine_family else "cloud_tpu"
             zones = sorted({*table.zones, *table.pod_zones})
-            yield _cells(
+            yield _new_row(
                 machine,
                 f"{chips} x TPU {generation} chips",
                 host.vcpus,
@@ -118,13 +118,13 @@ def _row(machine: MachineType) -> Row:
     family = machine.family
     gpus = f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
     memory = None if machine.memory_gib is None else float(machine.memory_gib)
-    row = _cells(
+    row = _new_row(
         machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics
     )
     return row | {"sold": [price.label for price in family.sales]}
 
 
-def _cells(
+def _new_row(
     machine: str,
     accelerators: str,
     vcpus: int | None = None,
@@ -133,7 +133,11 @@ def _cells(
     nics: int | None = None,
     zones: list[str] | None = None,
 ) -> Row:
-    """Return a row. None: not known, or different from job to job. `zones`: all that have a TPU."""
+    """Return a row, without prices.
+
+    None: the value is not known, or differs from job to job. `zones`: all zones that have a type of
+    TPU; None: the installation is asked.
+    """
     return {
         "machine": machine,
         "vcpus": vcpus,
@@ -160,13 +164,20 @@ def _find(name: str) -> MachineType:
     return machine
 
 
-def _ask_installation(
-    regions: list[str],
-) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
-    """Return regions, prices, and the zones of each machine type or GPU.
+class _Offers(NamedTuple):
+    """What the installation can use."""
 
-    None: the zones are not known. `regions`: requested ones; empty: those of the installation.
-    Without an installation, an empty list that is returned means all regions.
+    regions: list[str]
+    """Regions to show; empty: all, because there is no installation."""
+    prices: PriceList | Unknown
+    zones: Mapping[str, list[str]] | None
+    """Name of a machine type or GPU → the zones that have it; None: they are not known."""
+
+
+def _ask_installation(regions: list[str]) -> _Offers:
+    """Return what the installation can use in these regions; empty: in its own.
+
+    Raises PermanentError for an unknown region.
     """
     for region in regions:
         if region not in REGION_ZONES:
@@ -175,7 +186,7 @@ def _ask_installation(
         choose_installation()
     except PermanentError as error:
         complain(f"Prices and zones are not known: {error}")
-        return regions, Unknown(str(error)), None
+        return _Offers(regions, Unknown(str(error)), None)
     from trainmaster.cli.doctor.inspecting import open_inspection
     from trainmaster.gcp.tools.inspection import InspectionError
     from trainmaster.settings import settings
@@ -194,8 +205,8 @@ def _ask_installation(
                     offers.setdefault(offer, []).append(zone)
     except InspectionError as error:
         complain(f"Zones are not known: {error}")
-        return regions, prices, None
-    return regions, prices, offers
+        return _Offers(regions, prices, None)
+    return _Offers(regions, prices, offers)
 
 
 def _add_prices_and_zones(
@@ -220,7 +231,7 @@ def _add_prices_and_zones(
         row["zones"] = offers.get(offer, [])
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, list):

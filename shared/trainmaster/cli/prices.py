@@ -123,6 +123,7 @@ def _names(prices: PriceList, region: str) -> list[str]:
 
 
 def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
+    """Return the prices of a machine per hour, or why one is not known, by column."""
     row = {"machine": name, "onDemand": "", "spot": "", "note": ""}
     for column, pricing in (("onDemand", Pricing.ON_DEMAND), ("spot", Pricing.SPOT)):
         price = list_price(name, region, prices, pricing)

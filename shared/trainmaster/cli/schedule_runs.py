@@ -34,6 +34,8 @@ _INTERVAL: Final = "every "
 """Begins an interval, Cloud Scheduler's other form: `every 24 hours`."""
 PUBLICATION_S_MAX: Final = 5
 """The message of a run is published within this time, mostly within the same second."""
+_SKEW: Final = timedelta(seconds=2)
+"""Between the clocks of Cloud Scheduler and the functions."""
 
 
 def upcoming_runs(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:
@@ -50,10 +52,10 @@ def upcoming_runs(cron: str, time_zone: str, after: datetime) -> Iterator[dateti
 
 
 def check_job_ids(template: str, cron: str, time_zone: str, now: datetime) -> None:
-    """Raise PermanentError if two runs of the next year would have one job id.
+    """Raise PermanentError if two runs of the next year would have the same job id.
 
-    They have if the id is coarser than the schedule, and where the clock is changed: 01:30 of two
-    local days may be one date in UTC. The ids of an interval are not known.
+    That happens if the time in the id is coarser than the schedule, and where the clock is changed:
+    01:30 of two local days may be the same date in UTC. The ids of an interval are not known.
     """
     if cron.strip().startswith(_INTERVAL):
         return
@@ -116,10 +118,6 @@ def describe_run(schedule: dict[str, Any], attempted_at: datetime, store: Store)
     if found:
         return f"no job: {found[0].job_id} was used before"
     return "no job yet"
-
-
-_SKEW: Final = timedelta(seconds=2)
-"""Between the clocks of Cloud Scheduler and the functions."""
 
 
 def _is_of_run(job: Job, attempted_at: datetime) -> bool:

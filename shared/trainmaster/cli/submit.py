@@ -100,30 +100,32 @@ def submit(
     if project:
         use_installation(project)
     region = flags["region"] or known_variables().get(REGION)
-    if job and not (config or folder or package_path or packages):
+    has_other_source = bool(config or folder or package_path or packages)
+    if job and not has_other_source:
         _refuse_program(job, context.args)
     source = job or str(config or "")
-    described = flags["display_name"] or (folder.resolve().name if folder else "")
+    title = flags["display_name"] or (folder.resolve().name if folder else "")
     name: str | None = None
     document: dict[str, Any] = {}
-    if source or not described:
+    is_described_by_options = not source and title != ""
+    if is_described_by_options:
+        source = title  # the job's id is made from it
+    else:
         name, document = read_job(source, config if job else None, region)
-    else:  # options alone describe the job
-        source = described
     if _is_converted(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
     document = with_default_region(document, region)
-    staged = StagedObjects() if check else None
-    findings: list[ProgramFinding] = []
+    staged = StagedObjects() if check else None  # in memory: --check uploads nothing
+    findings: list[ProgramFinding] = []  # with --check, they are reported below with all others
     if package_path or packages:
         findings = check_package(document, package_path) if package_path else []
         _refuse_or_warn([] if check else findings)
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
     if folder:
-        document, in_folder = _with_checked_folder(document, folder)
-        _refuse_or_warn([] if check else in_folder)
-        findings += in_folder
+        document, folder_problems = _with_checked_folder(document, folder)
+        _refuse_or_warn([] if check else folder_problems)
+        findings += folder_problems
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(

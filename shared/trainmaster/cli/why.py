@@ -45,6 +45,7 @@ from trainmaster.presentation.remedies import ending_of, headline
 from trainmaster.settings import settings
 
 _SIMILAR: Final = 0.5
+"""Similarity, from 0 to 1, from which a misspelled reason is taken for another one."""
 
 
 def why(

@@ -1,4 +1,6 @@
-"""The client: it calls the function `api`, and reads logs from Cloud Logging."""
+"""The Python client, for users' programs and `trainmaster mcp`: it calls the function `api`, and
+reads logs from Cloud Logging.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ class Client:
             return job.address
         address = job if "/" in job else f"jobs/{job}"
         if address.startswith("projects/"):
-            _, project, address = (*address.split("/", 2), "")[:3]
+            project, _, address = address.removeprefix("projects/").partition("/")
             if project != self.project:
                 raise PermanentError(
                     f"job: {job!r} is a job of the project {project}, and this client works with"
@@ -165,7 +167,8 @@ class Client:
                 for lines in reader.read_new(is_followed=follow and not is_late):
                     has_lines = True
                     yield from lines
-                if not follow or (is_late and not has_lines):
+                is_complete = is_late and not has_lines
+                if is_complete or not follow:
                     return
                 time.sleep(min(self._poll_s, LATE_LINES_S))
 

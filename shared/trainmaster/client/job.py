@@ -21,6 +21,8 @@ class JobFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
+    """A trial of a tuning job."""
+
     number: int
     parameters: Mapping[str, str]
     """Values of the hyperparameters, as text."""
@@ -32,6 +34,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A job as it was when the API answered."""
+
     address: str
     """Path below the project: `jobs/digits_1` or `locations/us-central1/customJobs/17`."""
     state: str

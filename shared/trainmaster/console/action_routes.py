@@ -91,6 +91,10 @@ def cancel_several() -> Any:
 
 
 def _chosen(job_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids that are selected in the list, each once.
+
+    Raises PermanentError if there are none, or too many.
+    """
     chosen = tuple(dict.fromkeys(job_ids))
     if not 1 <= len(chosen) <= CANCEL_MAX:
         raise PermanentError(

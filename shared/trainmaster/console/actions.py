@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 class Action(StrEnum):
+    """What a user may do in the console."""
+
     CANCEL = "cancel"
     SUBMIT = "submit"
     LABELS = "labels"

@@ -4,7 +4,7 @@ did not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +25,8 @@ INTERRUPTIONS_MAX: Final = 250
 
 
 class BandKind(StrEnum):
+    """What a band shows, which decides about its colour."""
+
     ODD = "odd"
     EVEN = "even"
     """Incarnations of one replica, in turn."""
@@ -94,18 +96,28 @@ def interruption_bands(history: History, start: datetime, now: datetime) -> tupl
                 down.append(span)
             has_run = has_run or span.phase is Phase.RUNNING
     distance = (now - start) / INTERRUPTIONS_MAX
-    bands: list[tuple[datetime, datetime, list[Span]]] = []
+    interruptions: list[_Interruption] = []
     for span in sorted(down, key=lambda span: span.start):
         end = span.end or now
-        if bands and span.start - bands[-1][1] <= distance:
-            begin, last, members = bands[-1]
-            bands[-1] = (begin, max(last, end), [*members, span])
+        last = interruptions[-1] if interruptions else None
+        if last is not None and span.start - last.end <= distance:
+            last.end = max(last.end, end)
+            last.spans.append(span)
         else:
-            bands.append((span.start, end, [span]))
+            interruptions.append(_Interruption(span.start, end, [span]))
     return tuple(
-        Band(begin, end, BandKind.INTERRUPTED, "", _words(begin, end, spans))
-        for begin, end, spans in bands
+        Band(item.start, item.end, BandKind.INTERRUPTED, "", _words(item)) for item in interruptions
     )
+
+
+@dataclass
+class _Interruption:
+    """A time in which some replicas did not run."""
+
+    start: datetime
+    end: datetime
+    spans: list[Span]
+    """What the replicas did instead."""
 
 
 def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[DrawnBand, ...]:
@@ -127,10 +139,11 @@ def _replica_key(span: Span) -> tuple[str, int]:
     return span.replica_id.task_type, span.replica_id.index
 
 
-def _words(start: datetime, end: datetime, spans: Sequence[Span]) -> str:
-    names = list(dict.fromkeys(span.replica_id.words for span in spans))
+def _words(interruption: _Interruption) -> str:
+    names = list(dict.fromkeys(span.replica_id.words for span in interruption.spans))
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return f"{', '.join(names[:NAMED_MAX])}{more} did not run: {_times(start, end)}"
+    times = _times(interruption.start, interruption.end)
+    return f"{', '.join(names[:NAMED_MAX])}{more} did not run: {times}"
 
 
 def _times(start: datetime, end: datetime) -> str:

@@ -13,7 +13,7 @@ from trainmaster.console.pages.compare_page import read_compare_page
 from trainmaster.console.pages.installation_page import read_installation_page
 from trainmaster.console.pages.job_filters import Filters, read_filters
 from trainmaster.console.pages.job_list import read_job_list
-from trainmaster.console.pages.job_page import find_job, read_job_page
+from trainmaster.console.pages.job_page import JobPage, find_job, read_job_page
 from trainmaster.console.pages.log_download import read_log_file
 from trainmaster.console.pages.log_page import (
     SEVERITIES,
@@ -120,13 +120,18 @@ def job(job_id: str) -> Response:
     )
     page = read_job_page(console_of_app(), job_id, view)
     poll_s = None if page.job.state.is_terminal else POLL_JOB_S
-    if page.job.tuning is None:
-        with ThreadPoolExecutor(1) as pool:  # the log beside the metrics
-            tail = pool.submit(read_log_tail, console_of_app(), page)
-            progress = read_progress_section(console_of_app(), page.job, over_steps=view.over_steps)
-        return render_page(
-            "job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result()
-        )
+    if page.job.tuning is not None:
+        return _tuning_page(page, poll_s)
+    with ThreadPoolExecutor(1) as pool:  # reads the log while the metrics are read
+        tail = pool.submit(read_log_tail, console_of_app(), page)
+        progress = read_progress_section(console_of_app(), page.job, over_steps=view.over_steps)
+    return render_page(
+        "job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result()
+    )
+
+
+def _tuning_page(page: JobPage, poll_s: int | None) -> Response:
+    """Return the page of a tuning job. The address has the order and the ranges of its trials."""
     tuning = tuning_of(page.job)
     brushes = read_brushes(request.args.getlist("brush"), tuning)
     selected = selected_trials(tuning, brushes)
@@ -143,7 +148,7 @@ def job(job_id: str) -> Response:
         brushes=brushes,
         selected=selected,
         order=order,
-        rows=rows if view.with_whole_table else rows[:TRIALS_MAX],
+        rows=rows if page.view.with_whole_table else rows[:TRIALS_MAX],
     )
 
 

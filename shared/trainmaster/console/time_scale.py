@@ -58,7 +58,7 @@ def time_scale(
 ) -> TimeScale:
     """Return the scale of a timeline on `width` units, from the position `left` on."""
     moments = sorted(min(max(at, timeline.start), timeline.end) for at in _changes(timeline))
-    pieces = list(pairwise(moments))
+    pieces = list(pairwise(moments))  # nothing changes within a piece
     total = (timeline.end - timeline.start).total_seconds() or 1.0
     is_gap = [
         shortens_gaps and len(pieces) > 1 and (end - begin).total_seconds() > GAP_SHARE * total

@@ -176,6 +176,7 @@ def _replicas_with_lanes(
 
 
 def _by_replica(items: Iterable[Item]) -> dict[ReplicaId | None, list[Item]]:
+    """Return the marks or spans of each replica, in their order; under None, those of the job."""
     result: dict[ReplicaId | None, list[Item]] = {}
     for item in items:
         result.setdefault(item.replica_id, []).append(item)
@@ -212,6 +213,7 @@ def _bar(span: Span, now: datetime) -> Bar:
 
 
 def _mark(entry: LedgerEntry) -> Mark | None:
+    """Return the mark of a ledger entry; None if it gets none."""
     kind = _kind(entry)
     if kind is None:
         return None

@@ -69,6 +69,7 @@ def selected_trials(tuning: Tuning, brushes: Iterable[Brush]) -> frozenset[int]:
 
 
 def _is_in(brush: Brush, trial: Trial, tuning: Tuning, objective: float | None) -> bool:
+    """Return whether a trial is within a range. `objective`: its position on the metric's axis."""
     share = objective if brush.axis == tuning.metric_tag else None
     for parameter, value in zip(tuning.parameters, trial.values, strict=False):
         if parameter.name == brush.axis:

@@ -105,8 +105,7 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
 
 
 def _seconds(trial: Trial) -> float | None:
-    return (
-        (trial.ended_at - trial.started_at).total_seconds()
-        if trial.started_at and trial.ended_at
-        else None
-    )
+    """Return how long the trial took; None if it has not ended."""
+    if trial.started_at is None or trial.ended_at is None:
+        return None
+    return (trial.ended_at - trial.started_at).total_seconds()

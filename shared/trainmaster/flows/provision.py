@@ -9,9 +9,7 @@ The names in parentheses are modules of `trainmaster.flows.provisioning`.
 
 from __future__ import annotations
 
-import logging
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import admission, reconciliation, vm_check
@@ -19,11 +17,6 @@ from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
 from trainmaster.messaging.push import Message
-
-LATE_S: Final = 120.0
-"""Age at which a request without a ledger entry is dropped. The sweep repeats it every minute."""
-
-_log = logging.getLogger(__name__)
 
 
 def handle(
@@ -35,29 +28,19 @@ def handle(
 ) -> None:
     """Provision a job, search for VMs that belong to no job, or admit queued jobs.
 
-    `published_at` is the time of the message. A late request that a later sweep has repeated is
-    dropped: otherwise the requests of every sweep pile up while provisioning is slower than the
-    sweeps.
+    `published_at` is the time of the message; None: now. A request for an admission pass or a check
+    of all VMs ends at once if a later one has begun.
 
     `message_id` names the holder of leases. A redelivery of the message takes the leases of the
     first delivery again.
     """
-    is_late = published_at is not None and (deps.clock() - published_at > timedelta(seconds=LATE_S))
-    if is_late and _is_repeated(request):
-        _log.info("dropped a request of %s, which a later sweep has repeated", published_at)
-        return
     match request:
         case OrphanSearch():
-            vm_check.handle(fleet_deps, deps)
+            vm_check.handle(fleet_deps, deps, published_at)
         case AdmissionPass():
             admission.admit_all(fleet_deps, deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
-
-
-def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bool:
-    """Whether the sweep repeats the request as long as it is needed."""
-    return not isinstance(request, ProvisionRequest) or request.entry_key is None
 
 
 def on_message(message: Message, deps: Deps, fleet_deps: FleetDeps) -> None:

@@ -57,7 +57,9 @@ _TRANSIENT: Final = (
 )
 REQUEST_TIMEOUT: Final = 408
 """The client library has no class of its own for this status."""
-_MISSING_DATABASE: Final = re.compile(r"[Tt]he database .* does not exist")
+_MISSING_DATABASE: Final = re.compile(
+    r"[Dd]atabase .*does not exist|does not contain an active .*database"
+)
 _MISSING_INDEX: Final = "requires an index"
 
 Translation = Callable[[exceptions.GoogleAPICallError], Exception | None]

@@ -76,6 +76,7 @@ class MonitoringMetrics:
 
 
 def metric_filter(query: MetricQuery) -> str:
+    """Return the filter, in Cloud Monitoring's language, of the series that a query asks for."""
     parts = [
         f'metric.type = "{PREFIX}/{query.metric}"',
         'resource.type = "generic_task"',

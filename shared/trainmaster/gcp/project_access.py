@@ -49,6 +49,18 @@ X-Goog-User-Project names.
 """
 
 
+class _InvalidError(TemporaryError):
+    """Google answered 400."""
+
+
+class _ForbiddenError(TemporaryError):
+    """Google answered 403."""
+
+
+class _MissingError(TemporaryError):
+    """Google answered 404."""
+
+
 class ProjectAccess:
     """See `trainmaster.ports.Access`.
 
@@ -63,7 +75,9 @@ class ProjectAccess:
         people_endpoint: str = "",
         tokens_endpoint: str = "https://oauth2.googleapis.com",
     ) -> None:
-        """Without a `people_endpoint`, `email` always returns None."""
+        """`endpoint`: Cloud Resource Manager's. `accounts_endpoint`: IAM's. `people_endpoint`: that
+        of OpenID Connect's UserInfo; empty: `email` always returns None.
+        """
         self._project_id = project
         self._project = f"/v1/projects/{project}"
         self._tokens_endpoint = tokens_endpoint
@@ -80,16 +94,19 @@ class ProjectAccess:
         )
 
     def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
-        needed = permissions_on_account(permissions)
+        """See the port. Each of them is granted by a permission on the service account for callers,
+        which Google knows.
+        """
+        granted_by = permissions_on_account(permissions)
         account = quote(callers_account(self._project_id))
         granted = self._test_permissions(
             self._accounts_endpoint,
             f"/v1/projects/-/serviceAccounts/{account}",
             token,
-            sorted({*needed.values()}),
+            sorted(set(granted_by.values())),
             missing_is_denied=True,
         )
-        return frozenset(name for name, permission in needed.items() if permission in granted)
+        return frozenset(name for name, permission in granted_by.items() if permission in granted)
 
     def has_full_scope(self, token: str) -> bool:
         """See the port. Source: google-auth-library-nodejs, getTokenInfo, which sends the token in
@@ -209,18 +226,6 @@ def _signed_scopes(token: str) -> list[str] | None:
     return str(scopes).split() if scopes is not None else [FULL_SCOPE]
 
 
-class _InvalidError(TemporaryError):
-    """Google answered 400."""
-
-
-class _ForbiddenError(TemporaryError):
-    """Google answered 403."""
-
-
-class _MissingError(TemporaryError):
-    """Google answered 404."""
-
-
 def _remedy(endpoint: str, project: str) -> str:
     api = endpoint.removeprefix("https://")
     return (
@@ -255,12 +260,12 @@ def _call(
     except exceptions.Forbidden as error:
         raise _ForbiddenError(f"{error} {error.details}") from None
     except PermanentError as error:
-        raise _family(error.__cause__)(str(error)) from None
+        raise _error_type(error.__cause__)(str(error)) from None
     except GoogleAuthError as error:
         raise TemporaryError(str(error)) from None
 
 
-def _family(cause: BaseException | None) -> type[TemporaryError]:
+def _error_type(cause: BaseException | None) -> type[TemporaryError]:
     """Return the type of error for Google's answer, the cause of a PermanentError."""
     if isinstance(cause, exceptions.NotFound):
         return _MissingError

@@ -45,12 +45,12 @@ class VmDefaults:
         return self.network, self.subnetwork.replace("{region}", plan.where.region)
 
     def _subnetwork_of(self, network: str, region: str) -> str:
-        """Return the subnetwork of a network that the job names, `projects/P/…/networks/NAME`.
+        """Return the subnetwork of a network that the job names, `projects/P/…/networks/NAME`;
+        empty for one that is not the installation's.
 
-        A custom-mode network, as those of infra/, needs one.
-
-        A project may be named by its number, which is not known here. Then only the network's name
-        is compared: Compute Engine refuses a subnetwork of another network.
+        Custom-mode networks, such as those of infra/, need one. A project may be named by its
+        number, which is not known here. Then only the network's name is compared: Compute Engine
+        refuses a subnetwork of another network.
         """
         project = network.split("/")[1]
         name = network.rpartition("/")[2]
@@ -59,10 +59,11 @@ class VmDefaults:
         if self.network.startswith("projects/"):
             shared_project = self.network.split("/")[1]
         shared_name = self.network.rpartition("/")[2]
-        if name == shared_name and (has_number or project == shared_project):
+        is_in_shared_project = has_number or project == shared_project
+        if name == shared_name and is_in_shared_project:
             return self.subnetwork.replace("{region}", region)
-        is_of_account = name in self.account_networks.values()
-        if is_of_account and (has_number or project == self.project):
+        is_in_own_project = has_number or project == self.project
+        if name in self.account_networks.values() and is_in_own_project:
             return self._account_subnetwork(name, region)
         return ""
 

@@ -29,9 +29,9 @@ LABEL_ROUND: Final = "trainmaster-round"
 one.
 """
 LABEL_DIRECTIVE: Final = "trainmaster-directive"
-"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`, with `TENURE_` before it from the
-second tenure on: listings show labels and no
-metadata. It is written after the metadata, so it may be behind, but never ahead.
+"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`, for listings, which show labels
+and no metadata. It is written after the metadata, so it may be behind, but never ahead. On a VM
+that another job has used before, `TENURE_` precedes it, the number of the job.
 """
 DIRECTIVE_KEY: Final = "trainmaster-directive"
 HEARTBEAT: Final = "trainmaster/heartbeat"

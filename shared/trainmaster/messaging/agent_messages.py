@@ -2,6 +2,9 @@
 
     message ──► `decode_…` ──► model: checked field by field ──► event, which the rules judge
 
+The flow of each topic calls its `decode_…`. An incarnation is one execution of a replica's program;
+a *notice* announces that its VM will stop, and the VM is *given up* when its loss is reported.
+
 The training program has written parts of a message, so they are cut to their limits or left out,
 and never make it fail: its exit must be judged in any case. docs/interfaces.md, section 2, explains
 the fields. The topics have schemas (infra/schemas), which a test compares with these models.
@@ -103,6 +106,7 @@ def _loss_or_notice(cause: str) -> str:
 
 
 def _printable(name: str) -> str:
+    """Return the name of a metric. Raises ValueError if it cannot be printed."""
     if not name.isprintable():
         raise ValueError("the name of a metric must be printable")
     return name
@@ -301,9 +305,10 @@ class ExitModel(MessageModel):
         return self
 
     def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
-        """Return the event that this incarnation ended so.
+        """Return the event of this end.
 
-        Texts are cut to their limits: the program chose them.
+        `subject`: the incarnation that ended, at the time `at`. Texts are cut to their limits,
+        because the program chose them.
         """
         cause = self.cause
         if cause is ExitCause.SETUP and self.error and self.error.type == UNFIT_ERROR:
@@ -357,7 +362,7 @@ class VmReadyMessage(AgentMessage):
 
 
 class MaintenanceMessage(AgentMessage):
-    """A VM goes, or its end is announced and all programs of the job were asked to save."""
+    """A VM is lost, or its end is announced and all programs of the job were asked to save."""
 
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
@@ -408,6 +413,20 @@ def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> Re
     return message.exit_of(message.subject(), message.at)
 
 
+def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
+    """Return the event of a maintenance message. Times after `published_at` are cut to it.
+
+    Raises PermanentError if the message is malformed.
+    """
+    message = decode_json(MaintenanceMessage, data, published_at)
+    subject = message.subject()
+    at = message.at
+    if message.cause == NOTICE:
+        gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
+        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
+    return VmLost(subject, at, LossCause(message.cause))
+
+
 def _program_error(error: ErrorModel) -> ProgramError:
     """Return the error, with its texts cut, and names in one line: the program chose them."""
     return ProgramError(
@@ -421,17 +440,3 @@ def _program_error(error: ErrorModel) -> ProgramError:
 
 def _in_one_line(text: str) -> str:
     return " ".join(text[:ERROR_LENGTH_MAX].split())
-
-
-def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
-    """Return the event of a maintenance message. Times after `published_at` are cut to it.
-
-    Raises PermanentError if the message is malformed.
-    """
-    message = decode_json(MaintenanceMessage, data, published_at)
-    subject = message.subject()
-    at = message.at
-    if message.cause == NOTICE:
-        gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
-        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
-    return VmLost(subject, at, LossCause(message.cause))

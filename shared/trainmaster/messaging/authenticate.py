@@ -5,8 +5,9 @@ another replica's. Every agent event therefore carries its VM's identity token, 
 and which no other VM can obtain:
 
     signature   made with Google's keys (`trainmaster.ports.Tokens`)
-    audience    exactly this incarnation: project, job, attempt, task, incarnation, and the secret
-                of the job's tenure if it may take over VMs
+    audience    exactly this incarnation: project, job, attempt, task, incarnation; and the secret
+                of the job's tenure (its use of VMs that other jobs use before or after it), if it
+                may take over VMs
     account     the service account of the job's VMs: the job's own, else the installation's
     VM          project, zone, name and numeric id. The name follows from the replica, the zone is
                 one of the job's, and the id is the stored one as soon as the replica has reported
@@ -163,7 +164,10 @@ def expected_audience(project: str, subject: IncarnationRef, job: Job | None = N
 
 
 def _check_audience(claims: Claims, expected: str, *, may_have_key: bool = False) -> None:
-    """`may_have_key`: the secret of the tenure is not known yet."""
+    """Raise IdentityError for a token with another audience.
+
+    `may_have_key`: accept any secret at its end, because the job's own is not known yet.
+    """
     if claims.audience == expected:
         return
     if not (may_have_key and claims.audience.startswith(f"{expected}/")):
@@ -198,6 +202,7 @@ def _check_time(claims: Claims, message: Message) -> None:
 def _check_vm(
     claims: Claims, subject: IncarnationRef, replica: Replica | None, job: Job, project: str
 ) -> None:
+    """Raise IdentityError unless the token is of the VM that the replica has now."""
     claimed = (claims.project, claims.zone, claims.instance_name, claims.instance_id)
     expected = (
         project,

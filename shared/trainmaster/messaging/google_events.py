@@ -24,15 +24,21 @@ INSTANCE: Final = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instances/(?
 
 
 class AuditLogModel(MessageModel):
+    """Which method of Compute Engine was called, and for which VM."""
+
     method: str = Field(alias="methodName")
     resource: str = Field(alias="resourceName")
 
 
 class LabelsModel(MessageModel):
+    """Labels of the VM that a log entry is about."""
+
     instance_id: str = ""
 
 
 class ResourceModel(MessageModel):
+    """The VM that a log entry is about."""
+
     labels: LabelsModel
 
 

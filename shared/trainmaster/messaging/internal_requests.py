@@ -47,12 +47,16 @@ class TuneRequest:
 
 
 class JobRequest(MessageModel):
+    """A request about one job."""
+
     version: Literal[1]
     job_id: str
     number: int = Field(1, ge=1, le=NUMBER_MAX)
 
 
 class ProvisionMessage(JobRequest):
+    """A request to provision a job, as `ProvisionRequest`."""
+
     entry: str | None = None
 
 

@@ -76,6 +76,7 @@ class Message:
 
 
 def _refuse(_: Message, reason: str) -> None:
+    """Let a request that is no message become a dead letter."""
     raise PermanentError(reason)
 
 
@@ -100,7 +101,9 @@ def serve(
     except PermanentError as error:
         reason = str(error)
         unreadable = Message(body, {}, "", datetime.now(UTC))
-        _, status = _answer(unreadable, function, lambda it: handle_unreadable(it, reason), bus)
+        _, status = _answer(
+            unreadable, function, lambda message: handle_unreadable(message, reason), bus
+        )
         # functions-framework would read the rest of the request into memory, unless the response is
         # a stream.
         return iter(()), status
@@ -111,6 +114,7 @@ def serve(
 def _answer(
     message: Message, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]
 ) -> Response:
+    """Call `handle`, and return the response that its outcome means, as the module's table says."""
     try:
         handle(message)
     except RejectedError as rejected:

@@ -28,6 +28,8 @@ Value = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ReportedMetricModel(MessageModel):
+    """The text, checked field by field."""
+
     attempt: Count
     tenure: Count = 1
     measurements: list[tuple[Step, Value]]

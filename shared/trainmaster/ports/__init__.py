@@ -49,6 +49,7 @@ from trainmaster.ports.store import (
     Store,
 )
 from trainmaster.ports.store_values import (
+    CLOCKS_DIFFER,
     MACHINES,
     AdmissionToken,
     AlreadyRecordedError,
@@ -61,5 +62,6 @@ from trainmaster.ports.store_values import (
     Orphan,
     PendingEntries,
     Rejection,
+    SweepRequests,
     VmOwner,
 )

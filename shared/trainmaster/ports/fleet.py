@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
@@ -33,16 +33,22 @@ class ZonesUnreachableError(TemporaryError):
         """Google's refusal, if that is why; else empty."""
 
 
-def reached(
-    list_them: Callable[[], tuple[Item, ...]],
-) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
-    """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if
-    that is why it lacks them.
-    """
+class Reached(NamedTuple, Generic[Item]):
+    """A listing that may lack zones."""
+
+    listed: tuple[Item, ...]
+    unreachable: tuple[str, ...]
+    """Zones that the listing lacks."""
+    refusal: str
+    """Google's refusal, if that is why it lacks them; else empty."""
+
+
+def reached(list_items: Callable[[], tuple[Item, ...]]) -> Reached[Item]:
+    """Return what a listing of the fleet has, also if it lacks zones."""
     try:
-        return list_them(), (), ""
+        return Reached(list_items(), (), "")
     except ZonesUnreachableError as error:
-        return error.listed, error.zones, error.refusal
+        return Reached(error.listed, error.zones, error.refusal)
 
 
 def complete(

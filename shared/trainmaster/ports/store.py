@@ -1,5 +1,10 @@
 """Stored state: jobs, replicas, ledgers, and facts about all jobs together.
 
+A ledger is the record of a job's events and decisions. The *effects* of an entry, such as a request
+for VMs, are confirmed in it when they have happened. An *attempt* is one execution of the whole
+job, and a *round* one common start of its members; between rounds, members *hold*: they wait for
+each other. The *floor* is the lowest VM generation that counts: VMs below it are outdated.
+
 Adapters are in `gcp.firestore` and, for tests and the simulator, in `trainmaster_local.memory`; one
 contract test holds both to these docstrings.
 """
@@ -28,6 +33,7 @@ from trainmaster.ports.store_values import (
     Orphan,
     PendingEntries,
     Rejection,
+    SweepRequests,
     VmOwner,
 )
 
@@ -233,6 +239,18 @@ class JobQueries(Protocol):
         """Store the queue that an admission pass has left."""
         ...
 
+    def sweep_requests(self) -> SweepRequests:
+        """Return what was noted last. One read."""
+        ...
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        """Note that a sweep has published its requests."""
+        ...
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        """Note the time of a request of a sweep that has been delivered."""
+        ...
+
     def count_live(self) -> int:
         """Return the number of jobs that have not ended."""
         ...
@@ -277,7 +295,8 @@ class JobQueries(Protocol):
         """Return the job, ended or not, that has a replica whose VM has this name.
 
         A job that cannot be read owns every VM that is named after it. Of a job with a machine set,
-        the set's holder decides about every VM of that name.
+        the set's holder decides about every VM of that name. A job that has taken the machines of
+        another one has created none: VMs of its name were created before the database was restored.
         """
         ...
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 
+CLOCKS_DIFFER: Final = timedelta(seconds=10)
+"""More than the clock of a function differs from that of Pub/Sub."""
 MACHINES: Final = "machines"
 """Key of the machine set in `Loaded.tokens`."""
 
@@ -121,6 +123,16 @@ class AdmissionToken:
     token: object
     """The adapter's version of the admission document."""
     live: LiveJobs
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequests:
+    """How far the requests of sweeps to `provision` have come. None: never."""
+
+    requested_at: datetime | None = None
+    """When a sweep published its requests last."""
+    reached_at: datetime | None = None
+    """When the latest request that was delivered had been published, of those to check all VMs."""
 
 
 @dataclass(frozen=True, slots=True)

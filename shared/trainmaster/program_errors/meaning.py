@@ -85,7 +85,8 @@ def _may_decide(row: Row, name: str, nature: Meaning | None, place: Place) -> bo
     """Whether the row may decide about an error whose type alone has the meaning `nature`."""
     excuses_bug = nature is Meaning.BUG
     hides_peer = nature is Meaning.LOST_PEER and row.meaning is Meaning.TRANSIENT
-    return _fits(row, place) and (name in row.types or not (excuses_bug or hides_peer))
+    contradicts_type = name not in row.types and (excuses_bug or hides_peer)
+    return _fits(row, place) and not contradicts_type
 
 
 def _fits(row: Row, place: Place) -> bool:

@@ -21,7 +21,11 @@ def _row(
     of_accelerator: bool = False,
     of_peers: bool = False,
 ) -> Row:
-    """Return a row whose pattern is any of these regular expressions, in any case."""
+    """Return a row whose pattern is any of these regular expressions, in any case.
+
+    `runtime`: the library that prints the words. `source`: where they come from. `types`: only
+    errors of these types; empty: all. `of_accelerator`, `of_peers`: fields of `Row`.
+    """
     pattern = re.compile("|".join(words), re.IGNORECASE)
     return Row(meaning, runtime, source, pattern, types, of_accelerator, of_peers)
 

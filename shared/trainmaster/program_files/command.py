@@ -1,4 +1,5 @@
-"""The command of a folder: which of its files it starts, and why it cannot start.
+"""The command of a folder that `trainmaster submit --folder` packs: which of its files it starts,
+and why it cannot start.
 
 The command is started without a shell: see `trainmaster.packaging.folder_program`.
 """

@@ -30,8 +30,10 @@ class ProgramFiles:
 
 
 def must_fail(problem: str, remedy: str) -> ProgramFinding:
+    """Return the finding of a program that cannot run on any VM."""
     return ProgramFinding(problem, remedy, must_fail=True)
 
 
 def may_fail(problem: str, remedy: str) -> ProgramFinding:
+    """Return the finding of a program that may run nevertheless."""
     return ProgramFinding(problem, remedy, must_fail=False)

@@ -89,8 +89,11 @@ def check_imports(
     for file in sorted(sources.closure(entry, certain_only=False)):
         for imported in sources.imports(file, entry):
             module = imported.module.partition(".")[0]
-            is_known = module in own or bool(packages_with(module) & required)
-            if not module or is_known or module in reported or _is_standard(module, runtime):
+            is_relative = module == ""
+            if is_relative or module in own or module in reported:
+                continue
+            is_required = bool(packages_with(module) & required)
+            if is_required or _is_standard(module, runtime):
                 continue
             if not is_in_runtime(module, runtime.names):
                 reported.add(module)
@@ -98,6 +101,7 @@ def check_imports(
 
 
 def _missing(imported: Import, module: str, runtime: RuntimePackages) -> ProgramFinding:
+    """Return the finding about a module that nothing brings, with what to do about it."""
     package = package_of(module)
     where = f"{imported.file}:{imported.line} imports {module}"
     add = f"add {package} to requirements.txt"

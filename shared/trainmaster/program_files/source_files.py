@@ -139,6 +139,7 @@ class Sources:
 
 
 def _parsed(content: bytes, file: str, python: tuple[int, int]) -> ast.Module | SyntaxError:
+    """Return the syntax tree of a file, or the error in it. `python`: the version that reads it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes, which run

@@ -30,10 +30,12 @@ def access() -> Access:
 
 @cache
 def requests() -> Bucket:
+    """Return the quota of requests of this instance of the function."""
     return Bucket(settings().requests_per_minute, time.monotonic)
 
 
 def service() -> Service:
+    """Return what the handlers of the API use."""
     values = settings()
     return Service(
         project=values.project,

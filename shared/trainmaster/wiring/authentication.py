@@ -19,6 +19,7 @@ def tokens() -> Tokens:
 
 
 def auth_deps() -> AuthDeps:
+    """Return what the authentication of events uses."""
     values = settings()
     return AuthDeps(
         tokens=tokens(),

@@ -65,6 +65,7 @@ def allowed_resources() -> AllowedResources:
 
 @cache
 def deps() -> Deps:
+    """Return the ports and settings that the flows of all functions use."""
     # Imported here, because the command line needs the other adapters only.
     from trainmaster.flows.commit.record import Deps
 

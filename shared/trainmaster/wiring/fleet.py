@@ -48,6 +48,7 @@ def provision_deps() -> Deps:
 
 @cache
 def fleet_deps() -> FleetDeps:
+    """Return the ports and settings that only `provision` uses."""
     values = settings()
     defaults = VmDefaults(
         project=values.project,
@@ -92,6 +93,7 @@ def _tpu_fleet(defaults: VmDefaults) -> Fleet:
 
 
 def addresses() -> AddressBook:
+    """Return the addresses at which replicas reach each other."""
     values = settings()
     if values.addressing is Addressing.EMULATOR:
         return EmulatorAddresses(values.compute_endpoint)

@@ -1,4 +1,8 @@
-"""Checks of a folder before it is packed: its command, Python files, requirements and runtime."""
+"""Checks of a folder before it is packed: its command, Python files, requirements and runtime.
+
+`trainmaster submit --folder` and the Python client call them. A job of a folder runs a command in a
+copy of it on each VM.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +86,7 @@ def with_chosen_runtime(
 
 
 def _files_of(folder: Path) -> ProgramFiles:
+    """Return the files of the folder that are packed."""
     paths = list_folder_files(folder).files
     return ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
 
@@ -105,6 +110,7 @@ def check_package(document: Mapping[str, Any], package: Path) -> list[ProgramFin
 
 
 def _python_of(document: Mapping[str, Any]) -> str:
+    """Return the Python version of the runtime that the job requests, or of the default one."""
     requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
     return RUNTIMES.get(requested, RUNTIMES[RUNTIME_DEFAULT]).python
 
@@ -118,6 +124,7 @@ def refuse_folder(findings: Sequence[ProgramFinding]) -> None:
 
 
 def _runtime_of(document: Mapping[str, Any], plan: Plan) -> RuntimePackages:
+    """Return what the job's VMs have: the runtime's Python, and the packages of the plan."""
     requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
     version = requested if requested in RUNTIMES else RUNTIME_DEFAULT
     on_tpu = any(group.tpu for group in plan.groups)

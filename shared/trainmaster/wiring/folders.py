@@ -38,6 +38,7 @@ MIB: Final = 1 << 20
 BYTES_MAX: Final = 100 * MIB
 """Every VM downloads and installs all of it. Data belongs in Cloud Storage."""
 IGNORE_FILE: Final = ".trainmasterignore"
+"""File in the folder with a pattern per line of what is not packed."""
 IGNORED: Final = (
     ".git",
     ".venv",

@@ -19,7 +19,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.store import FirestoreStore
-from trainmaster.ports import AdmissionToken, Store
+from trainmaster.ports import AdmissionToken, Store, SweepRequests
 
 
 def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
@@ -136,3 +136,13 @@ def test_only_one_of_many_deliveries_takes_a_lease(store: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: store.take_lease("digits_1", at(0), at(60)), range(16)))
     assert sum(lease is not None for lease in taken) == 1
+
+
+def test_each_note_about_the_requests_of_sweeps_keeps_the_other(store: Store) -> None:
+    assert store.sweep_requests() == SweepRequests()
+    store.note_sweep_reached(at(1))
+    store.note_sweep_requests(at(2))
+    assert store.sweep_requests() == SweepRequests(requested_at=at(2), reached_at=at(1))
+    store.note_sweep_reached(at(3))
+    store.note_sweep_requests(at(4))
+    assert store.sweep_requests() == SweepRequests(requested_at=at(4), reached_at=at(3))

@@ -12,6 +12,7 @@ from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.events import ProvisioningStarted
 from trainmaster.core.model.machine_set import SetState, Taken
+from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import ConflictError
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import release_machines
@@ -75,6 +76,14 @@ def test_take_writes_set_job_and_replicas_together(first: World) -> None:
     assert first.store.kept_machines() == ()
     owner = must(first.store.owner_of_vm(first.vms[0].name))
     assert (owner.job_id, owner.set_id) == ("second", "first")
+
+
+def test_job_that_took_machines_owns_no_vm_of_its_own_name(first: World) -> None:
+    second = a_second(first)
+    own_name = vm_name("second", second.job.plan.primary)
+    assert must(first.store.owner_of_vm(own_name)).job_id == "second", "it may create it"
+    take(second, kept(first))
+    assert first.store.owner_of_vm(own_name) is None
 
 
 def test_set_that_was_released_meanwhile_is_not_taken(first: World) -> None:

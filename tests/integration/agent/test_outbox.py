@@ -13,7 +13,7 @@ import pytest
 from tests.integration.agent.test_serial_console import console_of
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.events import EXIT_REPEATS_S, HELD_REPEATS_S, RUNNING_REPEATS_S
+from trainmaster.agent.reporting.events import EXIT_REPEATS, HELD_REPEATS, RUNNING_REPEATS
 from trainmaster.agent.reporting.publisher import Event, Outbox, repeat_intervals
 from trainmaster.agent.reporting.serial_console import Console
 
@@ -98,7 +98,7 @@ def test_refused_event_does_not_block_later_events(console: Console) -> None:
     topic.wait_until(lambda accepted: accepted == ["exit"])
 
 
-@pytest.mark.parametrize("repeats_s", [EXIT_REPEATS_S, RUNNING_REPEATS_S, HELD_REPEATS_S])
+@pytest.mark.parametrize("repeats_s", [EXIT_REPEATS, RUNNING_REPEATS, HELD_REPEATS])
 def test_repeats_become_rarer_up_to_a_limit(repeats_s: tuple[float, float]) -> None:
     first_s, max_s = repeats_s
     waits = list(islice(repeat_intervals(first_s, max_s), 50))

@@ -21,7 +21,7 @@ JOB = {
         "enableWebAccess": False,
     },
 }
-FIELDS = (*JOB, "endTime", "displayName")
+FIELDS = frozenset((*JOB, "endTime", "displayName"))
 
 
 def create_jobs(api: Api, world: World, count: int) -> list[str]:
@@ -161,6 +161,13 @@ def test_filter_accepts_matching_job(text: str) -> None:
 )
 def test_filter_rejects_job_that_does_not_match(text: str) -> None:
     assert not list_filter.parse_filter(text, FIELDS)(JOB)
+
+
+def test_filters_over_the_same_fields_share_a_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To build one takes as long as a hundred filters."""
+    list_filter.parse_filter("state:x", FIELDS)
+    monkeypatch.delattr("lark.Lark.__init__")
+    assert not list_filter.parse_filter("state:none", FIELDS)(JOB)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from bench.peers.__main__ import Comparison
 from bench.peers.measures import AT_LAST, IN_TURN, started, stockout
 from bench.peers.ray import Ray
 from bench.peers.run import NotMeasured, Run, is_alive, recovery, until
-from bench.peers.system import PROGRAMS, System
+from bench.peers.system import PROGRAMS, System, free_port
+from trainmaster_emulators.process.state import ROOT
 
 
 class Local(System):
@@ -61,12 +62,16 @@ def test_phases_are_those_of_processes_that_began_after_the_fault(tmp_path: Path
         write(run, 0, sleeper.pid, "step", now + 1)  # the old process: no step of a new one
         write(run, 0, -1, "start", now + 5)
         write(run, 1, -2, "start", now + 7)
+        write(run, 0, -1, "import", now + 5.5)
+        write(run, 1, -2, "import", now + 7.6)
         write(run, 0, -1, "step", now + 8)
         write(run, 1, -2, "step", now + 9)
 
     phases = recovery(run, fault)
     assert phases["first new process"] == pytest.approx(5, abs=0.5)
     assert phases["last new process"] == pytest.approx(7, abs=0.5)
+    assert phases["last import"] == pytest.approx(7.6, abs=0.5)
+    assert "last join" not in phases, "a phase that the program does not have"
     assert phases["next step of all ranks"] == pytest.approx(9, abs=0.5)
     assert phases["last old process gone"] < 1
 
@@ -106,6 +111,40 @@ def test_ranks_that_meet_share_a_step_and_fail_without_each_other(tmp_path: Path
     ]
     assert abs(len(steps[0]) - len(steps[1])) <= 1
     system.end(run)
+
+
+@pytest.mark.heavy(
+    fact="each rank of the program with a collective fails without the other, and ends with it",
+    quick="`integration/bench/test_peers.py` with ranks that meet without PyTorch",
+)
+@pytest.mark.timeout(300)
+def test_ranks_with_a_collective_fail_without_each_other_and_end_together(tmp_path: Path) -> None:
+    python = ROOT / ".images" / "pytorch" / "bin" / "python"
+    for stop, statuses in (
+        (lambda run: os.kill(run.processes[1], signal.SIGKILL), [1, -signal.SIGKILL]),
+        (Run.finish, [0, 0]),
+    ):
+        run = Run(tmp_path / str(statuses[0]), has_collective=True)
+        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+        ranks = [
+            subprocess.Popen(
+                [python, PROGRAMS / "ddp.py", run.file],
+                env={**os.environ, **cluster, "RANK": str(rank)},
+            )
+            for rank in range(run.ranks)
+        ]
+        until(run.is_training, "step", 200)
+        assert len(run.firsts("import")) == len(run.firsts("join")) == 2
+        stop(run)
+        assert [rank.wait(60) for rank in ranks] == statuses
+
+
+def test_row_of_a_collective_says_why_a_system_without_pytorch_has_no_value(tmp_path: Path) -> None:
+    system = Local(tmp_path / "local")
+    comparison = Comparison(time.monotonic() + 60, ["collective"])
+    comparison.measure(IN_TURN, [system], 1)
+    row = comparison.rows["SIGKILL of a process, DDP over gloo: next step of all ranks"]
+    assert row.cell("local") == "has no PyTorch here"
 
 
 class Shrinking(Local):

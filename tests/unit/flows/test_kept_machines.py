@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.jobs import a_spec
 from tests.support.world import World, before_next_commit
-from trainmaster.core.events import IncarnationRef, VmRef
+from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
 from trainmaster.core.model.plan import Accelerator
@@ -30,6 +30,7 @@ from trainmaster.messaging.push import Message
 from trainmaster.ports import Claims, IdentityError
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import job_view
+from trainmaster_local.memory.store import MemoryStore
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 MASTER = ReplicaId(TaskType.MASTER, 0)
@@ -76,14 +77,18 @@ def machine_set(world: World) -> MachineSet:
     return loaded.state.machine_set
 
 
-@pytest.fixture
-def first() -> World:
-    """A job that has ended, and whose machines are kept."""
+def a_keeping_job() -> World:
+    """Return a job that has ended, and whose machines are kept."""
     world = World("first")
     run_job(world)
     succeed(world)
     beat_all(world)
     return world
+
+
+@pytest.fixture
+def first() -> World:
+    return a_keeping_job()
 
 
 def test_machines_of_a_job_that_succeeds_are_kept_and_stopped(first: World) -> None:
@@ -235,6 +240,7 @@ def test_vm_lost_while_kept_is_created_by_the_next_job(first: World) -> None:
     again = second.vm(lost.replica_id)
     assert again.vm_generation > lost.vm_generation
     assert second.state == "RUNNING"
+    assert not any(isinstance(entry.event, VmLost) for entry in second.ledger), "it is not taken"
 
 
 def test_all_vms_lost_while_kept_the_next_job_starts_cold(first: World) -> None:
@@ -314,6 +320,29 @@ def test_restored_database_deletes_the_later_vms(first: World) -> None:
     restored.deliver()
     restored.provision()
     assert machine_set(restored).state is SetState.RELEASED
+
+
+def test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since() -> None:
+    """The job was submitted and ran, and again after the restore, when machines were kept."""
+    lost = World("second")
+    run_job(lost)
+    first = replace(lost, job_id="first", store=MemoryStore())
+    run_job(first)
+    succeed(first)
+    beat_all(first)
+    second = other(first, "second")
+    run_job(second)
+    assert second.job.set_id == "first"
+    left = {vm.instance_id for vm in lost.vms}
+    for _ in range(3):
+        second.wait(600)
+        beat_all(second)
+        second.sweep()
+        deliver(second)
+    assert second.state == "RUNNING"
+    assert left
+    assert not lost.vms
+    assert second.vms
 
 
 def lose_all(world: World) -> None:

@@ -10,6 +10,7 @@ from threading import Barrier
 
 import pytest
 
+from bench.costs import SWEEP_READS
 from bench.counting import Counts, counting_fleet, counting_store
 from tests.support.jobs import WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -52,7 +53,7 @@ def sweep_counted(world: World) -> Counts:
 @pytest.mark.parametrize("size", [3, 60])
 def test_idle_job_costs_a_handful_of_reads_whatever_its_size(size: int) -> None:
     counts = sweep_counted(running_job(size))
-    assert counts.reads <= 6
+    assert counts.reads == SWEEP_READS["each sweep"] + SWEEP_READS["a running job"]
     assert (counts.calls["list_all"], counts.calls["list_vms"]) == (1, 0)
 
 

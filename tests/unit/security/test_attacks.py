@@ -20,7 +20,7 @@ from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.environment import command_of, environment_of
 from trainmaster.agent.reporting.log_entry import entry_of
 from trainmaster.agent.reporting.serial_console import Stream
-from trainmaster.cli.logs import shower
+from trainmaster.cli.logs import line_printer
 from trainmaster.cli.output import Format, complain, print_table, say
 from trainmaster.console.pages.labels_form import parse_labels
 from trainmaster.core.intake.job_files import UploadedObject
@@ -359,7 +359,7 @@ def test_no_text_of_a_program_sends_control_characters(
         "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2066]))
         + "\x1b[2J\x1b]0;owned\x1b[8m"
     )
-    shower(form, raw=False)(
+    line_printer(form, raw=False)(
         [LogLine("2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", {})]
     )
     say(bad)
@@ -373,7 +373,7 @@ def test_no_text_of_a_program_sends_control_characters(
 
 
 def test_raw_log_is_printed_as_the_program_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
-    shower(Format.TABLE, raw=True)(
+    line_printer(Format.TABLE, raw=True)(
         [LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", {})]
     )
     assert "\x1b[1mbold" in capsys.readouterr().out

@@ -37,7 +37,7 @@ from trainmaster.core.events import (
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import current_incarnation, is_member
+from trainmaster.core.model.members import current_incarnation, has_run, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
@@ -183,7 +183,7 @@ class JobInvariants:
 
     def _check_subject(self, before: State, entry: LedgerEntry) -> None:
         """Check that an event about another incarnation than the current one changes nothing (I4),
-        and I2.
+        and I2. An exit 0 of the primary also counts until the next attempt has run.
         """
         event = entry.event
         decision = entry.decision
@@ -196,14 +196,22 @@ class JobInvariants:
         replica = next(
             (member for member in before.replicas if member.replica_id == subject.replica_id), None
         )
+        is_late_success = (
+            isinstance(decision.action, SucceedJob)
+            and replica is not None
+            and subject.attempt == replica.attempt - 1
+            and not has_run(before.job, replica)
+        )
         if replica is None or (
-            subject.attempt != replica.attempt and not isinstance(event, VmLost)
+            subject.attempt != replica.attempt
+            and not isinstance(event, VmLost)
+            and not is_late_success
         ):
             raise ViolationError(
                 f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}"
             )
         if isinstance(decision.action, SucceedJob):
-            return  # an exit 0 of the primary counts in any round, and on any VM of the attempt
+            return  # an exit 0 of the primary counts in any round, and until a rerun has begun
         if not _is_current(before.job, subject, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(
                 f"I4: {entry.key} is not of the current incarnation of {replica}:"

@@ -47,9 +47,12 @@ class RoundInvariants:
                 f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}"
             )
         job = state.job
-        if job.state is JobState.SUCCEEDED and not self.ends.has(
-            EndCause.COMPLETED, job.plan.primary, job.attempt
-        ):
+        # Until a rerun has begun, an exit 0 of the attempt before it is success.
+        is_completed = any(
+            self.ends.has(EndCause.COMPLETED, job.plan.primary, attempt)
+            for attempt in (job.attempt, job.attempt - 1)
+        )
+        if job.state is JobState.SUCCEEDED and not is_completed:
             raise ViolationError(
                 f"F5: {entry.key}: the primary has not exited 0 in attempt {job.attempt}"
             )

@@ -1,7 +1,7 @@
 """The peer channel: datagrams between the agents of a synchronous job, by UDP.
 
     ask      ──► send to every peer, again each RESEND_S
-             ──► all have answered, or the time is over ──► `done` gets the peers without an answer
+             ──► all have answered, or the time is over ──► `on_done` gets the others
 
     receive  ──► not verified, or not of the running round ──► dropped
              ──► new serial number ──► handler, on the main thread ──► answer
@@ -36,14 +36,18 @@ from trainmaster.agent.reporting.serial_console import Console
 if TYPE_CHECKING:
     Address = tuple[str, int]
 
-RESEND_S = 0.1
+RESEND_S = 0.1  # between two datagrams to a peer that has not answered
 WINDOW_S = 0.02
-WINDOW_MAX = 256
+WINDOW_MAX = 256  # datagrams that are received in one window; later ones wait in the kernel
 BIND_RETRY_MAX_S = 30.0
 
 
 class PeerChannel:
-    """`ask` and `on` are called on the main thread. `run` needs a thread of its own."""
+    """This agent's end of the channel.
+
+    Members are numbered from 0; a round is one common start of them all. Call `ask` and `on` on the
+    main thread. `run` needs a thread of its own.
+    """
 
     def __init__(
         self,
@@ -65,14 +69,16 @@ class PeerChannel:
         self._console = console
         self._running = running
         self.absent: Sequence[int] = ()
-        """Members that the running round goes without. No agent waits for their answers."""
+        """Numbers of the members that the running round goes without. No agent waits for their
+        answers.
+        """
         self._handlers: dict[str, Callable[[Datagram], bool | None]] = {}
         self._lock = threading.Lock()
         self._round: IncarnationKey | None = None
         """The round that the maps below are about."""
-        self._taken: dict[tuple[str, int], int] = {}
+        self._last_received: dict[tuple[str, int], int] = {}
         """By kind and sender, the last serial number that was given to the handler."""
-        self._handled: dict[tuple[str, int], int] = {}
+        self._last_handled: dict[tuple[str, int], int] = {}
         """By kind and sender, the last serial number for which the handler has returned."""
         self._asked: dict[str, int] = {}
         """By kind, the serial number of this agent's last question."""
@@ -111,31 +117,33 @@ class PeerChannel:
         kind: str,
         key: IncarnationKey,
         seconds: Callable[[], Mapping[str, float]],
-        until_s: float,
-        done: Callable[[Sequence[int]], None],
+        for_s: float,
+        on_done: Callable[[Sequence[int]], None],
         number: int = 0,
     ) -> None:
-        """Send a datagram to every peer until each has answered, for `until_s` at most.
+        """Send a datagram to every peer until each has answered, for `for_s` at most.
 
-        `seconds` returns the times of each repetition. `done` receives the peers that did not
+        `seconds` returns the times of each repetition. `on_done` receives the peers that did not
         answer, on the main thread. `number`: as in the datagram.
         """
         with self._lock:
-            self._enter(key)
+            self._enter_round(key)
             serial = self._asked.get(kind, 0) + 1
             self._asked[kind] = serial
             self._answers[kind] = set()
         asked = Datagram(key, self.number, kind, serial, number=number)
-        self._inbox.start_thread(functools.partial(self._send_until, asked, seconds, until_s, done))
+        self._inbox.start_thread(
+            functools.partial(self._send_until, asked, seconds, for_s, on_done)
+        )
 
     def _send_until(
         self,
         asked: Datagram,
         seconds: Callable[[], Mapping[str, float]],
-        until_s: float,
-        done: Callable[[Sequence[int]], None],
+        for_s: float,
+        on_done: Callable[[Sequence[int]], None],
     ) -> None:
-        end = self._clock.monotonic_s() + until_s
+        end = self._clock.monotonic_s() + for_s
         resolved: dict[int, Address] = {}
         not_asked = (self.number, *self.absent)
         silent = [number for number in range(len(self._members)) if number not in not_asked]
@@ -149,7 +157,7 @@ class PeerChannel:
             with self._lock:
                 answered = self._answers.get(asked.kind, set())
                 silent = [number for number in silent if number not in answered]
-        self._inbox.post(done, silent)
+        self._inbox.post(on_done, silent)
 
     def _is_latest(self, asked: Datagram) -> bool:
         """Return whether neither a later question of this kind nor another round replaces it."""
@@ -164,7 +172,7 @@ class PeerChannel:
             return
         kind = datagram.kind
         with self._lock:
-            self._enter(datagram.key)
+            self._enter_round(datagram.key)
             if datagram.answers:
                 if datagram.serial == self._asked.get(kind):
                     self._answers[kind].add(datagram.sender)
@@ -172,9 +180,9 @@ class PeerChannel:
             if kind not in self._handlers:
                 return
             source = (kind, datagram.sender)
-            is_first = datagram.serial > self._taken.get(source, 0)
-            is_handled = datagram.serial <= self._handled.get(source, 0)
-            self._taken[source] = max(datagram.serial, self._taken.get(source, 0))
+            is_first = datagram.serial > self._last_received.get(source, 0)
+            is_handled = datagram.serial <= self._last_handled.get(source, 0)
+            self._last_received[source] = max(datagram.serial, self._last_received.get(source, 0))
         if is_first:
             self._inbox.post(self._handle, datagram, address)
         elif is_handled:
@@ -185,7 +193,7 @@ class PeerChannel:
             return
         with self._lock:
             if datagram.key == self._round:
-                self._handled[datagram.kind, datagram.sender] = datagram.serial
+                self._last_handled[datagram.kind, datagram.sender] = datagram.serial
         self._answer(datagram, address)
 
     def _answer(self, datagram: Datagram, address: Address) -> None:
@@ -197,11 +205,11 @@ class PeerChannel:
         if self._socket is not None:
             self._socket.sendto(encode(datagram, self._job_id, self._secret), address)
 
-    def _enter(self, key: IncarnationKey) -> None:
+    def _enter_round(self, key: IncarnationKey) -> None:
         """Forget what was about another round. Call it under the lock."""
         if key != self._round:
             self._round = key
-            for known in (self._taken, self._handled, self._asked, self._answers):
+            for known in (self._last_received, self._last_handled, self._asked, self._answers):
                 known.clear()
 
     def open(self) -> None:

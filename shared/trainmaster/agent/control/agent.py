@@ -82,9 +82,10 @@ class Agent:
         surroundings: Surroundings | None = None,
         paid_time: PaidTime | None = None,
     ) -> None:
-        """`notice_s`: how long before its maintenance this machine learns of it.
+        """`notice_s`: how long before maintenance Compute Engine announces it to this machine.
 
-        `paid_time`: None on a machine that no `maxCost` ends.
+        `surroundings`: the machine's activity outside the program. `paid_time`: None on a machine
+        that no `maxCost` ends.
         """
         config = identity.config
         self._config = config
@@ -119,10 +120,10 @@ class Agent:
         self._prepared: IncarnationKey | None = None
         """The incarnation that the VM was set up for, in WAITING."""
         self._secrets: Mapping[str, str] = {}
-        """Values that were read for it, by variable."""
+        """Secrets of the prepared incarnation, by the variable that holds each of them."""
         self.exit_status = 0
-        """Status of the agent's process: `ANOTHER_JOB` if the startup script must start the agent
-        again at once, for another job.
+        """Exit status of the agent's process: `ANOTHER_JOB` if the startup script must start the
+        agent again at once, for another job.
         """
         self._shutdown_at = -math.inf
         """When the shutdown of the VM began, by the monotonic clock."""
@@ -171,8 +172,8 @@ class Agent:
     def _on_other_tenure(self, directive: ReceivedDirective) -> None:
         """Leave this VM to the agent of the job that has taken it, once nothing runs any more.
 
-        The tenure counts the jobs that have had the VM. A directive with an earlier one means
-        nothing.
+        The tenure is the number of the job among those that have had the VM, from 1. A directive of
+        an earlier tenure is outdated, and ignored.
         """
         if directive.tenure < self._config.tenure or self.exit_status == ANOTHER_JOB:
             return
@@ -188,7 +189,7 @@ class Agent:
         self._reconcile()
 
     def _leave_if_idle(self) -> None:
-        """Enter the last state if another job has taken this VM, and no program runs."""
+        """Enter FINISHED if another job has taken this VM, and no program runs."""
         is_leaving = self.exit_status == ANOTHER_JOB and self._program is None
         if is_leaving and self._state is not AgentState.FINISHED:
             self._move(AgentState.FINISHED)
@@ -347,7 +348,7 @@ class Agent:
             self._move(AgentState.SAVING)
 
     def _defer(self, left_s: float) -> bool:
-        """Take the next step when this time is over. Return False if none is left."""
+        """Return whether time is left; if so, call `_reconcile` again when it is over."""
         if left_s <= 0:
             return False
         self._inbox.post_later(left_s, self._reconcile)

@@ -15,6 +15,8 @@ from typing import Final
 
 
 class AgentState(Enum):
+    """The states. The value of each one says what it means."""
+
     IDLE = "no program runs, and none is being prepared"
     SETTING_UP = "a thread prepares the next start"
     WAITING = (

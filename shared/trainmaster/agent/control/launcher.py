@@ -1,5 +1,9 @@
 """Starting the user's program, waiting for its end, and removing what an earlier agent left
 running.
+
+`control/agent.py` decides when; this module knows how. A program is a child process of the agent:
+a Python module, or the command line of a container engine. What depends on neither (environment
+variables, /gcs, the metric of a trial, progress) is added here.
 """
 
 from __future__ import annotations
@@ -87,10 +91,10 @@ class Launcher:
         """`find_engine` is called when it is needed, because the setup may install an engine after
         the agent has started.
 
-        `progress`: None unless this is the primary. `on_program_end` is called on the thread that
-        waits for the program, before its exit is reported. `store` writes an object to Cloud
-        Storage, by its URI. `is_empty` returns whether there is none below a URI, and raises
-        HttpError; None unless this is the primary.
+        `progress`: None unless this is the primary, the replica whose exit 0 ends the job.
+        `on_program_end` is called on the thread that waits for the program, before its exit is
+        reported. `store` writes an object to Cloud Storage, by its URI. `is_empty` returns whether
+        no object is below a URI, and raises HttpError; None unless this is the primary.
         """
         self._identity = identity
         self._find_engine = find_engine
@@ -140,9 +144,9 @@ class Launcher:
             )
 
     def await_end(self) -> None:
-        """Return when nothing runs any more that an agent on this VM started.
+        """Kill what agents on this VM started, and return when none of it runs any more.
 
-        It takes long, so call it on a thread.
+        That may take long, so call it on a thread.
         """
         while self._survivors() or self._has_containers():
             self._killed_at = self._killed_at or time.monotonic()
@@ -179,10 +183,11 @@ class Launcher:
         slices: Sequence[str],
         without: Sequence[int] = (),
     ) -> Program:
-        """Start the program.
+        """Start the program of an incarnation.
 
-        `slices`, `without`: as in the directive. Raises OSError or ValueError if it cannot be
-        started.
+        `secrets`: values by variable. `slices`: addresses of the job's TPU slices. `without`: ranks
+        of the members that this incarnation goes without. Raises OSError or ValueError if the
+        program cannot be started.
         """
         identity = replace(self._identity, config=self._identity.config.without(without))
         config = resolve_references(
@@ -208,8 +213,8 @@ class Launcher:
         return self._program
 
     def wait(self, key: IncarnationKey, program: Program) -> ProgramExit:
-        """Wait for the end of this incarnation and of its uploads, and read the metric that it
-        reported.
+        """Wait for the end of this incarnation and of its uploads below /gcs; return its exit, with
+        its last progress and the metric that it reported.
         """
         self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
@@ -288,7 +293,7 @@ class Launcher:
         return program is not None and self._save_request.find_catchers(program)
 
     def request_save(self) -> str:
-        """Ask the program to save; return in words what was done."""
+        """Ask the program to save; return a clause that says what was done, for the log."""
         self.show_notice()
         program = self._program
         count = self._save_request.signal_catchers(program) if program is not None else 0
@@ -347,11 +352,10 @@ class Launcher:
         mounts = [bind_option(self._save_request.folder, NOTICE_FOLDER)]
         if metric_folder is not None:
             mounts.append(bind_option(metric_folder, FOLDER_IN_CONTAINER))
-        if self._progress is not None and self._progress.folder is not None:
-            env = {**self._progress.variables(PROGRESS_FOLDER), **env}
-            mounts.append(bind_option(self._progress.folder, PROGRESS_FOLDER))
-        if metric_folder is not None:
             env = {**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"}
+        if self._progress is not None and self._progress.folder is not None:
+            mounts.append(bind_option(self._progress.folder, PROGRESS_FOLDER))
+            env = {**self._progress.variables(PROGRESS_FOLDER), **env}
         mounts.append(self._gcs.container_option())
         return ContainerProgram(
             engine,

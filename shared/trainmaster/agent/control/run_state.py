@@ -39,6 +39,7 @@ class RunState:
         self._console = console
         self._state = StoredState.load(file, instance_id)
         self._previous_run_settled = False
+        """Whether `settle_previous_run` was called: the first directive has arrived."""
         self._held: IncarnationKey | None = None
         """The last incarnation whose vm-ready this agent reported under `hold`."""
         self._unreported_causes: list[str] = []
@@ -143,15 +144,15 @@ class RunState:
         self.report_exit()
 
     def report_ready(self, key: IncarnationKey) -> None:
-        """Report under `hold` that nothing older runs, and how the previous incarnation ended by
-        itself.
+        """Report under `hold` that this incarnation could start, because nothing older runs; and
+        how the previous incarnation ended, if it ended by itself.
         """
         self._held = key
-        started = self._state.started
-        end = self._state.exit
+        previous = self._state.started
+        previous_exit = self._state.exit
         ended = None
-        if started is not None and end is not None:
-            ended = {**started._asdict(), **end}
+        if previous is not None and previous_exit is not None:
+            ended = {**previous._asdict(), **previous_exit}
         self._reporter.report_ready(
             key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
         )
@@ -166,7 +167,7 @@ class RunState:
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
-        # The form of the message: fields that say nothing are left out.
+        # The form of the message replica-exit: optional fields without a value are left out.
         body = {"at": self._reporter.now_text(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:
@@ -185,8 +186,9 @@ class RunState:
     def report_exit(self) -> None:
         """Report the stored exit until a newer directive supersedes it, also after a reboot.
 
-        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report.
-        What a directive supersedes before it is accepted is reported with the next vm-ready.
+        The control plane may lose a message that Pub/Sub has accepted, so the report is repeated
+        even then. An exit that is superseded before it was accepted is reported with the next
+        vm-ready.
         """
         key = self._state.started
         body = self._state.exit

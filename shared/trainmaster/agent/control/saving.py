@@ -1,5 +1,7 @@
-"""When the program is asked to save: because this VM goes, or because the VM of any member of a
-synchronous job does.
+"""When the program is asked to save: because this VM is about to stop, or the VM of any member of a
+synchronous job.
+
+To ask is to create the file that programs may look for, and to send the job's checkpoint signal.
 
 The members train together, so their checkpoints are of use only together. The agents agree over
 their peer channel, by datagrams from VM to VM. Where these do not arrive, directives in the VMs'
@@ -43,7 +45,9 @@ TIMER_SKEW_S = 0.2
 ASK_S = 2.0
 """How long peers are asked. A directive orders it for the others."""
 AGAIN_S = 600.0
-"""A notice that comes later is another request: the one before may have been withdrawn."""
+"""A notice that comes so long after a request is another request: the first notice may have been
+withdrawn.
+"""
 FINISH_S = 600.0
 """Time for a save after the round has ended."""
 LATE_S = 60.0
@@ -55,7 +59,10 @@ AHEAD_MAX_S = 3600.0
 
 
 class Saving:
-    """Use it on the main thread only."""
+    """The requests to save, of one incarnation (execution of the program) after the other.
+
+    `agent.py` calls it, on the main thread only. The key of a round's incarnation names the round.
+    """
 
     def __init__(
         self,
@@ -83,22 +90,24 @@ class Saving:
         """The request in this round that it was chosen for."""
         self._asked: IncarnationKey | None = None
         """The last round whose program was asked to save."""
-        self._moment = math.inf
-        """When all members ask their programs to save."""
+        self._acts_at = math.inf
+        """The chosen moment: when all members ask their programs to save."""
         self._has_acted = False
         """Whether this program was asked then."""
-        self._until = math.inf
-        """When the save must have ended, because the first VM that goes is given up."""
+        self._save_ends_at = math.inf
+        """When the save must have ended, because the first VM that is about to stop is given up:
+        its replacement is requested.
+        """
         self._round_ended_at: float | None = None
         """When a directive ended the round."""
         if self._channel is not None:
             self._channel.on(KIND, self._on_peer)
 
     def request(self, program: Program | None, gives_up_s: float) -> bool:
-        """Ask the program to save, and those of the peers, because this VM goes; return whether a
-        program runs.
+        """Ask the program to save, and those of the peers, because this VM is about to stop; return
+        whether a program runs.
 
-        `gives_up_s`: seconds until the VM is given up.
+        `gives_up_s`: seconds until the VM is given up, which means that a replacement is requested.
         """
         key = self._run_state.last_started
         if program is None or key is None:
@@ -118,24 +127,26 @@ class Saving:
         if directive.action != "save":
             return
         if directive.asks_peers and self._channel is not None:
-            self._ask_if_caught(self._channel, directive)
+            self._ask_peers_if_caught(self._channel, directive)
         elif self._channel is not None or self._launcher.prepare_save():
             left_s = directive.until - self._inbox.clock.now_s()
-            # The directive may come when its time is over, or the clock of this VM be wrong.
-            least_s = max(left_s, self._config.grace_s)
-            self._choose(directive.key, directive.save_number, 0.0, least_s)
+            # The directive may come when its time is over, or the clock of this VM may be wrong.
+            save_s = max(left_s, self._config.grace_s)
+            self._choose_moment(directive.key, directive.save_number, 0.0, save_s)
 
-    def _ask_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
-        """Ask all members to save, so that more can join, or the job ends.
+    def _ask_peers_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
+        """Ask all members to save, so that more members can join, or because the job ends.
 
-        A program that catches no signal would work on, and its later exit would count for nothing:
-        it is looked at again, because it may not have come so far.
+        A program that does not catch the signal would work on, and its later exit would count for
+        nothing. It is looked at again after a while, because it may not have installed its handler
+        yet.
         """
         desired = self._run_state.desired
         key = directive.key
         number = directive.save_number
         is_current = desired is not None and (desired.key, desired.save_number) == (key, number)
-        if not is_current or (self._key == key and self._number >= number):
+        was_requested = self._key == key and self._number >= number
+        if not is_current or was_requested:
             return
         is_started = key == self._run_state.last_started and self._launcher.is_running
         if is_started and self._launcher.prepare_save():
@@ -144,16 +155,16 @@ class Saving:
             is_clock_wrong = not 0 < left_s <= FINISH_S
             self._ask_peers(channel, key, number, FINISH_S if is_clock_wrong else left_s)
         else:
-            ask = functools.partial(self._ask_if_caught, channel, directive)
+            ask = functools.partial(self._ask_peers_if_caught, channel, directive)
             self._inbox.post_later(CATCH_AGAIN_S, ask)
 
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether all members of this round were asked to save: its end is no success and no
-        failure then.
+        """Return whether all members of this round were asked to save: then its end is neither a
+        success nor a failure.
 
-        False again a while after the VM should have been given up: the notice was withdrawn.
+        False again `LATE_S` after the VM should have been given up: the notice was withdrawn.
         """
-        return key == self._asked and self._clock() < self._until + LATE_S
+        return key == self._asked and self._clock() < self._save_ends_at + LATE_S
 
     @property
     def patience_s(self) -> float:
@@ -164,10 +175,10 @@ class Saving:
         if self._key != self._run_state.last_started or desired is None or desired.action == "stop":
             return 0.0
         if not self._has_acted:
-            return max(0.0, self._moment + TIMER_SKEW_S - self._clock())
+            return max(0.0, self._acts_at + TIMER_SKEW_S - self._clock())
         if self._round_ended_at is None:
             self._round_ended_at = self._clock()
-        return max(0.0, min(self._round_ended_at + FINISH_S, self._until) - self._clock())
+        return max(0.0, min(self._round_ended_at + FINISH_S, self._save_ends_at) - self._clock())
 
     def _number_of_notice(self, key: IncarnationKey) -> int:
         """Return the number of a request that this agent makes: the last one in this round, unless
@@ -175,7 +186,7 @@ class Saving:
         """
         if key != self._key:
             return 1
-        is_old = self._has_acted and self._clock() - self._moment > AGAIN_S
+        is_old = self._has_acted and self._clock() - self._acts_at > AGAIN_S
         return self._number + 1 if is_old else self._number
 
     def _ask_peers(
@@ -183,12 +194,12 @@ class Saving:
     ) -> None:
         """Choose a moment, tell the peers, and report which of them did not answer."""
         gives_up_at = self._clock() + gives_up_s
-        self._choose(key, number, MOMENT_S, gives_up_s)
+        self._choose_moment(key, number, MOMENT_S, gives_up_s)
         channel.ask(
             KIND,
             key,
             lambda: {
-                "in": max(0.0, self._moment - self._clock()),
+                "in": max(0.0, self._acts_at - self._clock()),
                 "gives_up": gives_up_at - self._clock(),
             },
             ASK_S,
@@ -199,39 +210,44 @@ class Saving:
         )
 
     def _on_peer(self, datagram: Datagram) -> None:
-        self._choose(
+        self._choose_moment(
             datagram.key,
             datagram.number,
             datagram.seconds.get("in", 0.0),
             datagram.seconds.get("gives_up", 0.0),
         )
 
-    def _choose(self, key: IncarnationKey, number: int, in_s: float, gives_up_s: float) -> None:
-        """Act in `in_s`, unless an earlier moment was chosen for this request, or a later request
-        is known.
+    def _choose_moment(
+        self, key: IncarnationKey, number: int, in_s: float, gives_up_s: float
+    ) -> None:
+        """Ask the program to save in `in_s` seconds, unless an earlier moment was chosen for this
+        request, or a later request is known.
+
+        `gives_up_s`: seconds until the save must have ended.
         """
         is_known = key == self._key and number <= self._number
-        if key != self._run_state.last_started or (is_known and number < self._number):
+        is_outdated = is_known and number < self._number
+        if key != self._run_state.last_started or is_outdated:
             return
         now = self._clock()
         if not is_known:
             self._key = key
             self._number = number
-            self._moment = math.inf
+            self._acts_at = math.inf
             self._has_acted = False
-            self._until = math.inf
+            self._save_ends_at = math.inf
             self._round_ended_at = None
-        self._until = min(self._until, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
+        self._save_ends_at = min(self._save_ends_at, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
         in_s = min(max(in_s, 0.0), MOMENT_S)
-        if not self._has_acted and now + in_s < self._moment:
-            self._moment = now + in_s
-            self._inbox.post_later(in_s, functools.partial(self._act_if_due, key, self._moment))
+        if not self._has_acted and now + in_s < self._acts_at:
+            self._acts_at = now + in_s
+            self._inbox.post_later(in_s, functools.partial(self._act_if_due, key, self._acts_at))
             self._launcher.prepare_save()
 
     def _act_if_due(self, key: IncarnationKey, moment: float) -> None:
         """Ask the program to save, unless another moment or another incarnation counts by now."""
         is_current = key == self._run_state.last_started == self._key
-        is_due = moment == self._moment and not self._has_acted
+        is_due = moment == self._acts_at and not self._has_acted
         if is_current and is_due and self._launcher.is_running:
             self._has_acted = True
             self._asked = key

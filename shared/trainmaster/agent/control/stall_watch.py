@@ -1,5 +1,8 @@
 """Ending a program that hangs, because no exit would ever be reported.
 
+`agent.py` starts and stops the watch with each program. The members of a job are the replicas that
+train together; each one has a number, from 0.
+
 The job's `stallTimeout` says when a program counts as hung:
 
     a time   it has printed nothing for so long
@@ -60,12 +63,12 @@ notices the end of another, which would change its stacks.
 
 
 class Surroundings(NamedTuple):
-    """Activity of the machine outside the program's processes: its traffic, and whether a GPU may
-    work.
-    """
+    """Readings of the machine's activity outside the program's processes."""
 
     traffic: Callable[[], int | None] = lambda: None
+    """Bytes that the machine has sent and received; None if its traffic is not its own."""
     has_busy_gpu: Callable[[], bool] = lambda: False
+    """Whether a GPU works, or may work."""
 
 
 class Quiet(NamedTuple):
@@ -91,8 +94,9 @@ class StallWatch:
         console: Console,
         launcher: Launcher,
         channel: PeerChannel | None = None,
-        machine: Surroundings | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
+        """`channel`: None if the job has no peer channel, so that the agent decides alone."""
         is_watched = identity.host is None or identity.host.number == 0
         self._timeout_s = identity.config.stall_timeout_s if is_watched else None
         self._still_s = identity.config.still_s
@@ -102,7 +106,7 @@ class StallWatch:
         self._console = console
         self._launcher = launcher
         self._channel = channel
-        self._machine = machine or Surroundings()
+        self._surroundings = surroundings or Surroundings()
         self._clock = inbox.clock.monotonic_s
         self._watched: IncarnationKey | None = None
         """The incarnation whose program is watched; None: there is none."""
@@ -119,16 +123,20 @@ class StallWatch:
             channel.on(STALLED, self._on_stalled)
 
     def start(self, key: IncarnationKey, program: Program) -> None:
-        """Watch the program of this incarnation from now on."""
+        """Watch the program of this incarnation (one execution of it) from now on."""
         self._watched = key
         self._program = program
         self._stillness = None
         if self._timeout_s is not None:
-            self._inbox.post_later(self._timeout_s, functools.partial(self._check, key, program))
+            self._inbox.post_later(
+                self._timeout_s, functools.partial(self._check_output, key, program)
+            )
         elif self._still_s is not None:
             self._stillness = Stillness(self._still_s)
             self._asked_at = -ASK_AGAIN_S
-            self._inbox.start_thread(functools.partial(self._sample, key, program, self._stillness))
+            self._inbox.start_thread(
+                functools.partial(self._watch_stillness, key, program, self._stillness)
+            )
 
     def stop(self) -> None:
         """Stop watching, because the program has ended or is being ended."""
@@ -174,7 +182,7 @@ class StallWatch:
             self._watched is not None and self._stillness is not None and self._stillness.is_still
         )
 
-    def _check(self, key: IncarnationKey, program: Program) -> None:
+    def _check_output(self, key: IncarnationKey, program: Program) -> None:
         """End the program if it has been silent for long enough; otherwise check again at the
         earliest useful time.
         """
@@ -182,17 +190,19 @@ class StallWatch:
             return
         left_s = self._timeout_s - (self._clock() - program.printed_at)
         if left_s > 0:
-            self._inbox.post_later(left_s, functools.partial(self._check, key, program))
+            self._inbox.post_later(left_s, functools.partial(self._check_output, key, program))
             return
-        self._end_all(key, "Silent", f"printed nothing for {self._timeout_s:.0f} s (stallTimeout)")
+        message = f"printed nothing for {self._timeout_s:.0f} s (stallTimeout)"
+        self._end_all(key, "Silent", message)
 
-    def _sample(self, key: IncarnationKey, program: Program, stillness: Stillness) -> None:
+    def _watch_stillness(self, key: IncarnationKey, program: Program, stillness: Stillness) -> None:
         """Observe the program until it ends, in a thread of its own."""
         while key == self._watched:
             uses = self._launcher.process_uses()
-            traffic = self._machine.traffic()
+            traffic = self._surroundings.traffic()
             stillness.observe(
-                Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu
+                Sample(self._clock(), program.printed_at, uses, traffic),
+                self._surroundings.has_busy_gpu,
             )
             if stillness.is_still:
                 self._inbox.post(self._on_still, key)
@@ -214,9 +224,11 @@ class StallWatch:
                 STILL, key, dict, ASK_S, functools.partial(self._end_if_all_still, key)
             )
 
-    def _end_if_all_still(self, key: IncarnationKey, silent: Sequence[int]) -> None:
-        if key == self._watched and self._is_still and not silent and self._stillness is not None:
-            self._end_all(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
+    def _end_if_all_still(self, key: IncarnationKey, unanswered: Sequence[int]) -> None:
+        """End the programs of all members, unless a member has not answered that it is still."""
+        are_all_still = self._is_still and not unanswered
+        if key == self._watched and are_all_still and self._stillness is not None:
+            self._end_all(key, "Still", _describe(self._stillness))
 
     def _on_stalled(self, datagram: Datagram) -> None:
         """End the program at the same moment as those of the others.
@@ -225,19 +237,21 @@ class StallWatch:
         """
         key = datagram.key
         in_s = min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
-        if key == self._watched and self._stillness is not None and self._is_still:
-            self._end(
-                key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s
-            )
-        elif key == self._watched and self._timeout_s is not None and self._program is not None:
+        if key != self._watched:
+            return
+        if self._stillness is not None and self._is_still:
+            self._end(key, "Still", _describe(self._stillness), in_s=in_s)
+        elif self._timeout_s is not None and self._program is not None:
             silent_s = self._clock() - self._program.printed_at
-            reason = ("PeerSilent", "another member printed nothing (stallTimeout)")
             if silent_s >= ALSO_SILENT * self._timeout_s:
-                reason = ("Silent", f"printed nothing for {silent_s:.0f} s (stallTimeout)")
-            self._end(key, *reason, in_s=in_s)
+                message = f"printed nothing for {silent_s:.0f} s (stallTimeout)"
+                self._end(key, "Silent", message, in_s=in_s)
+            else:
+                message = "another member printed nothing (stallTimeout)"
+                self._end(key, "PeerSilent", message, in_s=in_s)
 
-    def _end_all(self, key: IncarnationKey, *reason: str) -> None:
-        """End the programs of all members. `reason`: type and message of this program's error."""
+    def _end_all(self, key: IncarnationKey, kind: str, message: str) -> None:
+        """End the programs of all members. `kind`, `message`: of this program's error."""
         if self._channel is not None:
             moment = self._clock() + MOMENT_S
             self._channel.ask(
@@ -247,9 +261,10 @@ class StallWatch:
                 ASK_S,
                 lambda _: None,
             )
-        self._end(key, *reason, in_s=0.0 if self._channel is None else MOMENT_S)
+        self._end(key, kind, message, in_s=0.0 if self._channel is None else MOMENT_S)
 
     def _end(self, key: IncarnationKey, kind: str, message: str, *, in_s: float) -> None:
+        """End this agent's program in `in_s` seconds. `kind`, `message`: of its error."""
         self._watched = None
         self._stalled = key
         self._reason = (kind, message)
@@ -259,3 +274,8 @@ class StallWatch:
                 self._launcher.end_stalled, key, self._program, self._grace_s, in_s
             )
             self._inbox.start_thread(end)
+
+
+def _describe(stillness: Stillness) -> str:
+    """Return the message of the error of a program that was ended because it was still."""
+    return f"still for {stillness.still_s / 60:.0f} minutes"

@@ -29,6 +29,8 @@ HEADER = struct.Struct("<QI32s")
 
 
 class Slot(NamedTuple):
+    """One of the two copies of the state in the file."""
+
     number: int
     """Number of the write; 0: the slot has none that is complete."""
     content: bytes

@@ -1,9 +1,11 @@
 """Whether a program is still: it prints nothing, moves no bytes, and uses hardly any processor
-time. Pure decisions.
+time.
 
-A program that waits for a peer, a lock or a file that never comes is still; so is one that sleeps
-on purpose. One that computes, compiles, reads, writes or saves is not still, however long it prints
-nothing. Unknown is not still.
+`stall_watch.py` takes the samples and ends programs that are still for too long; here are only the
+decisions, without clock or I/O. A program that waits for a peer, a lock or a file that never comes
+is still; so is one that sleeps on purpose. One that computes, compiles, reads, writes or saves is
+not still, however long it prints nothing. A program whose activity is unknown does not count as
+still.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from trainmaster.agent.program.process_table import ProcessUse
 
 SAMPLE_S = 10.0
 CPU_SHARE = 0.02
-"""Share of one core.
+"""A program that uses less than this share of one core is still.
 
-Measured: gangs of PyTorch, JAX and TensorFlow that hang in a collective use 0.2 to 0.6 %.
+Measured: distributed programs of PyTorch, JAX and TensorFlow that hang in a collective operation
+use 0.2 to 0.6 %.
 """
 WAKEUP_BYTES_S = 12.0
-"""What runtimes write to themselves to wake up their threads.
+"""Bytes per second that runtimes write to themselves at most to wake up their threads.
 
 Measured: at most 16 bytes in 10 s. The answer of a service that a program polls every 40 seconds
 has more.
@@ -68,15 +71,17 @@ class Stillness:
     """How long one program has been still. Observe the first sample when it starts."""
 
     def __init__(self, least_s: float) -> None:
-        """`least_s`: shortest time that counts."""
+        """`least_s`: shortest time after which the program counts as still."""
         self._least_s = least_s
         self._last: Sample | None = None
         self._has_printed = False
         self._longest_quiet_s = 0.0
+        """Longest pause between two lines so far. The time before the first line does not count."""
         self.still_s = 0.0
+        """How long the program has done nothing until the last sample."""
 
     def observe(self, sample: Sample, is_device_busy: Callable[[], bool] = lambda: False) -> None:
-        """Take the next sample.
+        """Take the next sample, and update `still_s`.
 
         `is_device_busy` is called only if the program seems to be still.
         """

@@ -23,6 +23,7 @@ class MetadataServer:
         self._lock = threading.Lock()
         self._token: str | None = None
         self._token_until = 0.0
+        """When the token is requested again, by the monotonic clock."""
 
     def get(self, path: str, timeout: float = 10.0) -> str:
         """Return the value of an entry. `timeout` is in seconds."""
@@ -51,7 +52,7 @@ class MetadataServer:
             raise HttpError(0, f"the metadata server's date cannot be read: {date}") from error
 
     def put(self, path: str, value: str) -> None:
-        """Write a guest attribute."""
+        """Write a guest attribute. `path` begins with instance/guest-attributes/."""
         headers = {"Metadata-Flavor": "Google"}
         call(self._base + path, headers=headers, timeout=10.0, body=value.encode(), method="PUT")
 
@@ -93,6 +94,7 @@ class MetadataServer:
             return self._token
 
     def forget_token(self) -> None:
+        """Let the next call of `access_token` request a token: Google has rejected this one."""
         with self._lock:
             self._token = None
 

@@ -26,6 +26,8 @@ MEASUREMENTS_MAX = 50
 
 
 class MetricReport:
+    """The reports of one VM. Start `run` in a thread of its own."""
+
     def __init__(
         self,
         metric: TrialMetric,

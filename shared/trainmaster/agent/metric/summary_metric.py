@@ -4,8 +4,10 @@ way.
     event files on Cloud Storage ── what was added ──► event_records.py
         ──► the latest measurements of a trial, or the latest value of each tag
 
-While the program runs, the agent lists the files about once a minute and reads what was added to
-them. After the program has completed, it does so once more.
+While the program runs, the agent of the primary replica lists the files about once a minute and
+reads what was added to them. After the program has completed, it does so once more. A *pass* is one
+such listing with the reads that follow. `trial_metric.py` uses the measurements of a trial (a run
+of hyperparameter tuning), `progress/collector.py` the values of all tags.
 docs/decisions/vms-and-programs.md#decision-92.
 """
 
@@ -81,7 +83,7 @@ class SummaryMetric:
         log: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tag`: the trial's; empty for all tags."""
+        """`tag`: name of the trial's metric in the files; empty: all metrics are read."""
         self._tag = tag
         self._job_dir = job_dir
         self._storage = storage
@@ -120,7 +122,8 @@ class SummaryMetric:
             folder = uri.split("/")[-2]
             for tag, scalar in list(file.by_tag.items()):
                 name = f"{folder}/{tag}" if folder in EVALUATION else tag
-                if scalar.wall_time >= since and (name not in scalars or scalar > scalars[name]):
+                is_latest = name not in scalars or scalar > scalars[name]
+                if scalar.wall_time >= since and is_latest:
                     scalars[name] = scalar
         oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
         step = max((scalar.step for scalar in scalars.values()), default=None)

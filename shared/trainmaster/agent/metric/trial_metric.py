@@ -1,4 +1,6 @@
-"""The metric of a trial: the last value that its program reported.
+"""The metric of a trial, which is one run of hyperparameter tuning: the last value that its program
+reported. The launcher puts it into the exit of the program, and `metric_report.py` publishes it
+while the program runs.
 
 The program writes the file of the library cloudml-hypertune, which AI Platform Training used: at
 most a hundred records, each a line of JSON with its numbers as text. The library rewrites the file
@@ -7,8 +9,9 @@ with every report. Source: cloudml-hypertune 0.1.0.
     {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000",
      "timestamp": 1580000000.12, "trial": "3"}
 
-The file belongs to one attempt on one VM: an incarnation that reports nothing leaves the reports of
-the previous incarnation there. If the file holds nothing, the summary events of the primary are
+The file belongs to one attempt of the job on one VM: an incarnation (execution of the program) that
+reports nothing leaves the reports of the one before there. If the file holds nothing, the summary
+events of the primary are
 read (``summary_metric.py``): those that were written since the attempt's first start on this VM,
 because the job directory may hold those of another job.
 """
@@ -37,7 +40,7 @@ FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108
 
 
 class TrialMetric:
-    """Reads nothing unless the job is a trial of a tuning job."""
+    """The reports of this VM's programs. There are none unless the job is a trial."""
 
     def __init__(
         self, identity: AgentIdentity, work: Path, summary_metric: SummaryMetric | None

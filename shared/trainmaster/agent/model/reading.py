@@ -1,5 +1,8 @@
 """How far a program is, as one of its conventions shows it, within limits that hostile programs
 cannot exceed.
+
+A source is what the program reports, what it prints, or its summary events; `progress/collector.py`
+chooses the best one.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ class Reading:
         """
         done = _whole(step)
         total = _whole(steps)
-        if done is None or total == 0 or (total is not None and total < done):
+        if done is None or (total is not None and total < max(done, 1)):
             total = None
         if done is not None and total is not None:
             part: float | None = done / total

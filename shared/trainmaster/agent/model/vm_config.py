@@ -1,5 +1,9 @@
-"""The metadata that the control plane gives this VM: its config and its directive
-(docs/interfaces.md section 3).
+"""The metadata that the control plane gives this VM (docs/interfaces.md section 3).
+
+The *config* does not change: which replica of which job this VM is, and how to run its program. The
+*directive* is the current order: hold, run, save or stop one *incarnation*, which is one execution
+of the program. Replicas that train together, the *members*, start together: each common start is a
+*round*. One after the other, several jobs may use a VM; the *tenure* is the number of the job.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ class ReceivedDirective:
     0: never.
     """
     tenure: int = 1
-    """Number of the time in which a job holds this VM."""
+    """Number, from 1, of the job among those that have used this VM."""
     asks_peers: bool = False
     """With `save`: no VM is about to stop. This agent asks all members to save, because more
     members can join, or because the job ends.
@@ -169,7 +173,9 @@ class VmConfig:
     log: Mapping[str, str] | None = None
     """Where the output is copied in Cloud Logging; None if it is not copied."""
     fuse_s: float | None = None
-    """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
+    """Longest time for which a TPU node exists before it deletes itself; None for VMs, which
+    Compute Engine deletes.
+    """
     independent: bool = False
     """Whether no replica of the job waits for another one."""
     tracking_run: str = "auto"
@@ -185,9 +191,9 @@ class VmConfig:
     channel: ChannelConfig | None = None
     """None: the job has no peer channel."""
     tenure: int = 1
-    """Number of the time in which a job holds this VM."""
+    """Number, from 1, of the job among those that have used this VM."""
     tenure_key: str = field(default="", repr=False)
-    """Secret of this tenure, the last part of tokens' audiences; empty: no other job takes this VM.
+    """Secret of this tenure, the last part of tokens' audiences; empty: no other job uses this VM.
     """
 
     @property
@@ -205,14 +211,14 @@ class VmConfig:
         gone = frozenset(ranks)
         gone_before = [rank for rank in gone if rank < self.rank_base]
         ranked_names = enumerate(self.vm_names, self.rank_base)
-        size = int(self.environment["WORLD_SIZE"]) - len(gone)
+        world_size = int(self.environment["WORLD_SIZE"]) - len(gone)
         return replace(
             self,
             vm_names=[name for rank, name in ranked_names if rank not in gone],
             rank_base=self.rank_base - len(gone_before),
             tf_config=cluster_without(self.tf_config, gone),
             cluster_spec=cluster_without(self.cluster_spec, gone),
-            environment={**self.environment, "WORLD_SIZE": str(size)},
+            environment={**self.environment, "WORLD_SIZE": str(world_size)},
         )
 
     @staticmethod

@@ -60,9 +60,14 @@ class ContainerState:
 
 
 class ContainerEngine:
-    """`program` is the path of the engine's command; `vm` the value of the containers' label."""
+    """The command line of docker or podman.
+
+    Methods named `…_command` return a command that the caller runs, because it takes long; the
+    others run one and return its result.
+    """
 
     def __init__(self, program: str, vm: str) -> None:
+        """`program`: path of the engine's command. `vm`: name of this VM, for the label."""
         self._program = program
         self._vm = vm
 
@@ -104,6 +109,8 @@ class ContainerEngine:
     ) -> list[str]:
         """Return the command that runs a container in the foreground, with its output on the
         command's two streams.
+
+        `options`: further options of `run`. `rest`: the command in the container.
         """
         command = [self._program, "run"]
         command += ["--name", name]

@@ -100,7 +100,7 @@ class ContainerProgram(Program):
             if _EMULATOR_VARIABLES.fullmatch(name)
         }
         variables.update({"PYTHONUNBUFFERED": "1"}, **env)
-        from_file = {}
+        from_file = {}  # variables that must not be in the environment of the engine's command
         for variable in list(variables):
             if _ENGINE_VARIABLES.fullmatch(variable):
                 from_file[variable] = variables.pop(variable)
@@ -108,6 +108,7 @@ class ContainerProgram(Program):
         """A variable that no container of another VM has with this value."""
         self._has_init = engine.has_init
         self._first: int | None = None
+        """The container's first process, once it was found."""
         self._env_file = workspace.work / "container.env"
         _write_env_file(self._env_file, from_file)
         # The command line holds the names only. The values are in the environment of the engine's
@@ -136,15 +137,9 @@ class ContainerProgram(Program):
         self._env_file.unlink()
         if state is None or not state.was_started:
             return _start_failed(cli_exit, last_lines(cli_exit))
-        init = _INIT_FAILED.search(cli_exit.tail)
-        if init is not None and cli_exit.exit_status in (1, *LAUNCH_FAILED):
-            why = init.group("why")
-            if why is None:
-                return _start_failed(cli_exit, last_lines(cli_exit))
-            status = _NOT_INVOKED if "denied" in why else _NOT_FOUND
-            return _start_failed(
-                replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}"
-            )
+        init_exit = self._init_failure(cli_exit)
+        if init_exit is not None:
+            return init_exit
         if state.is_running:
             # The engine's command was killed; `remove` has just killed the container.
             return cli_exit
@@ -155,6 +150,21 @@ class ContainerProgram(Program):
             exit_status=state.exit_status,
             signal=None,
             out_of_memory=cli_exit.out_of_memory or (is_killed and state.out_of_memory),
+        )
+
+    def _init_failure(self, cli_exit: ProgramExit) -> ProgramExit | None:
+        """Return the exit of a container whose init program could not run the command; None if it
+        could.
+        """
+        init = _INIT_FAILED.search(cli_exit.tail)
+        if init is None or cli_exit.exit_status not in (1, *LAUNCH_FAILED):
+            return None
+        why = init.group("why")
+        if why is None:  # Docker's init, which exits with the engine's status for the reason
+            return _start_failed(cli_exit, last_lines(cli_exit))
+        status = _NOT_INVOKED if "denied" in why else _NOT_FOUND
+        return _start_failed(
+            replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}"
         )
 
     def roots(self) -> set[int]:

@@ -72,19 +72,17 @@ def worker_variables(tf_config: str) -> dict[str, str]:
 
 
 def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> dict[str, str]:
-    """Return where Hugging Face's Trainer writes summary events, below /gcs: where the job's are
-    looked for.
+    """Return the variable that makes Hugging Face's Trainer write summary events below /gcs, in the
+    folder of the job where the agent looks for them; none if the job has no such folder.
 
     `platform`: as in `launch_variables`. Source: transformers/integrations/integration_utils.py.
     """
-    folder = platform.get("AIP_TENSORBOARD_LOG_DIR") or (
-        f"{job_dir.rstrip('/')}/logs" if job_dir else ""
-    )
-    return (
-        {"TENSORBOARD_LOGGING_DIR": f"/gcs/{folder[len('gs://') :]}"}
-        if folder.startswith("gs://")
-        else {}
-    )
+    folder = platform.get("AIP_TENSORBOARD_LOG_DIR", "")
+    if not folder and job_dir:
+        folder = f"{job_dir.rstrip('/')}/logs"
+    if not folder.startswith("gs://"):
+        return {}
+    return {"TENSORBOARD_LOGGING_DIR": f"/gcs/{folder[len('gs://') :]}"}
 
 
 def run_variables(

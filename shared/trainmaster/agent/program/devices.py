@@ -1,5 +1,5 @@
 """The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver;
-its programs.
+and running the tools that show more.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def _is_nvidia_gpu(device: Path) -> bool:
 
 
 def has_tpu() -> bool:
+    """Return whether this machine is a TPU VM: a host of a TPU node."""
     return any(_DEVICES.glob("accel[0-9]*")) or any((_DEVICES / "vfio").glob("[0-9]*"))
 
 

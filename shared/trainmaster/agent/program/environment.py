@@ -1,6 +1,7 @@
 """The arguments and the environment that the program is started with.
 
-They come from the VM config, which the control plane writes into the metadata once per role, and
+`launcher.py` uses them at each start. They come from the VM config, which the control plane writes
+into the metadata once per role, and
 from what only this VM knows: its index, its host within a TPU slice, its GPUs, and addresses. So
 that programs run unchanged, they have the names of AI Platform Training, Vertex AI, torchrun and
 Cloud TPU.
@@ -42,17 +43,17 @@ def environment_of(
     """
     config = identity.config
     platform = platform_variables(identity, slices, gpus)
-    asked = set(RANK_VARIABLES) & set(config.variables)
-    if is_alone(platform):
+    requested = set(RANK_VARIABLES) & set(config.variables)
+    if has_one_rank(platform):
         platform = {
             name: value
             for name, value in platform.items()
-            if name in asked or name not in RANK_VARIABLES
+            if name in requested or name not in RANK_VARIABLES
         }
     own = {
         name: value
         for name, value in {**config.variables, **secrets}.items()
-        if name not in RANK_VARIABLES  # the job cannot set them, only ask for them
+        if name not in RANK_VARIABLES  # the job can only request them, not set them
     }
     defaults = {} if config.independent else launch_variables(platform, gpus)
     if identity.is_primary:
@@ -60,7 +61,7 @@ def environment_of(
     return {FAULTHANDLER: "1", **defaults, **own, **platform}
 
 
-def is_alone(platform: Mapping[str, str]) -> bool:
+def has_one_rank(platform: Mapping[str, str]) -> bool:
     """Return whether the job has one rank. An elastic job may have more in its next round."""
     return platform.get("WORLD_SIZE") == "1" and "TRAINMASTER_REPLICAS" not in platform
 
@@ -88,7 +89,8 @@ def platform_variables(
     if config.slice_base is not None:
         environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
     if config.rank_base is not None:  # the role is part of a cluster with ranks
-        rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
+        host_number = host.number if host is not None else 0
+        rank = str(config.rank_base + identity.index * config.hosts + host_number)
         environment["RANK"] = environment["NODE_RANK"] = rank
         if gpus <= 1:
             # With several GPUs, the program starts one process for each. Launchers (torchrun,
@@ -98,8 +100,9 @@ def platform_variables(
     if host is not None:
         environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
         environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)
-        if config.rank_base == 0 and identity.index == 0 and host.addresses:
-            # Rank 0 is the first host of this slice. The name of a TPU node does not resolve to it.
+        has_rank_0 = config.rank_base == 0 and identity.index == 0  # on the first host of the slice
+        if has_rank_0 and host.addresses:
+            # The name of a TPU node does not resolve to the address of that host.
             environment["MASTER_ADDR"] = host.addresses[0]
     return environment
 

@@ -57,29 +57,34 @@ class Descendants:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
     def start(self, start: Callable[[], Popen[AnyStr]]) -> Popen[AnyStr]:
-        """As in `Family`."""
+        """Call `start`, which starts a process in a session of its own, and return the process.
+
+        The caller waits for its end; `reap` leaves it alone.
+        """
         with self._lock:
             process = start()
             self._children.add(process.pid)
         return process
 
     def started(self) -> list[int]:
-        """As in `Family`."""
+        """Return the running processes that programs have started: neither gcsfuse nor the agent's
+        own commands.
+        """
         stats = read_stats()
         agent = os.getpid()
         mount_mark = f"{MARK}={self._work / GCSFUSE}".encode()
         family = descendants({agent}, stats)[1:]
         mounts = {pid for pid in family if is_marked(pid, mount_mark)}
-        spared = set(descendants(mounts, stats))
-        session = stats[agent][SESSION]
-        return [
-            pid
-            for pid in family
-            if stats[pid][SESSION] != session and pid not in spared and is_running(pid)
-        ]
+        of_mounts = set(descendants(mounts, stats))
+        own_session = stats[agent][SESSION]
+
+        def is_of_program(pid: int) -> bool:
+            return stats[pid][SESSION] != own_session and pid not in of_mounts
+
+        return [pid for pid in family if is_of_program(pid) and is_running(pid)]
 
     def reap(self) -> None:
-        """Let the kernel forget adopted processes that have ended."""
+        """Read the status of adopted processes that have ended, so that the kernel forgets them."""
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -104,7 +109,10 @@ class Descendants:
 def adopt_orphans(
     work: Path, start_thread: Callable[[Callable[[], None]], None]
 ) -> Descendants | None:
-    """Return what knows all processes of programs; None if this system cannot tell."""
+    """Become the parent of all descendants that lose theirs; return the agent's family.
+
+    None if this system does not support it: then only the mark tells what programs have started.
+    """
     try:
         family = Descendants(work)
     except (OSError, AttributeError):  # an older kernel, or a library without prctl

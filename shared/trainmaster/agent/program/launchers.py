@@ -24,10 +24,12 @@ RAY_WAIT_S = 600
 
 
 class Cluster(NamedTuple):
-    """The machines of the job, as launchers see them."""
+    """The machines of the job, as launchers see them. Texts are values of environment variables."""
 
     rank: str
+    """Of this machine."""
     size: str
+    """How many machines there are."""
     address: str
     """Of rank 0."""
     port: str

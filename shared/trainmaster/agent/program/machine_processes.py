@@ -1,5 +1,5 @@
 """Everything that runs on a VM because of its startup script, whatever its parents, its session and
-its environment say.
+its environment say. `previous_tenure.py` ends it when another job takes over the VM.
 
     Compute Engine   the control group of the startup script's service
     local stack      the descendants of the VM's first process, which is a subreaper
@@ -38,6 +38,7 @@ def machine_processes(environ: Mapping[str, str]) -> list[int]:
 
 
 def has_variable(pid: int, variable: bytes) -> bool:
+    """Return whether a process has a variable, `NAME=value`, in its environment."""
     try:
         return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""The output of a program: cut into whole lines, and the end of it kept."""
+"""The output of a program, for `program.py`: cut into whole lines, and the end of it kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The shapes in which programs print a traceback, turned into the plain one of Python.
+"""The shapes in which programs print a traceback, turned into the plain one of Python, which
+`tracebacks.py` reads.
 
     output ── plain_lines ──► lines as Python prints them ── parse_traceback ──► error
 
@@ -64,9 +65,11 @@ def plain_lines(output: str) -> list[str]:
 
 
 def starts_note(line: str, next_line: str) -> bool:
-    """Whether another program than the one that failed printed the line behind its traceback.
+    """Return whether the line after a traceback is no part of its message: another program, or a
+    library, printed it.
 
-    Two lines that begin with one label are of a program that labels its lines: `tracker: …`.
+    Two lines in a row that begin with the same label are of a program that labels its lines, such
+    as `tracker: …`.
     """
     if any(note.pattern.match(line) for note in NOTES):
         return True
@@ -104,6 +107,7 @@ def _from_json(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _may_hold_error(line: str) -> bool:
+    """Return whether a line of JSON is worth parsing, which takes longer than this search."""
     return _TEXT in line or '"exc_type"' in line
 
 
@@ -117,6 +121,11 @@ def _tracebacks_of(line: str) -> list[str]:
 
 
 def _texts(value: Any, nesting_left: int) -> Iterator[str]:
+    """Yield the tracebacks in a value of JSON: texts that hold one, and structlog's dictionaries.
+
+    A text may itself be JSON. Of a list of structlog's exceptions, only the first ended the
+    program; the others are its causes.
+    """
     if isinstance(value, str) and _TEXT in value:
         inner = _tracebacks_of(value) if "{" in value else []
         yield from inner or [value[value.rfind("\n", 0, value.index(_TEXT)) + 1 :]]
@@ -172,7 +181,7 @@ def _unescape(pair: re.Match[str]) -> str:
 
 
 def _from_boxes(lines: Sequence[str]) -> Iterator[str]:
-    """Rewrite the box of rich: its frames, and behind it the exception without its indentation."""
+    """Rewrite the box of rich: its frames, and the exception after it, without its indentation."""
     label = ""  # of a launcher, before each line
     indentation = ""
     is_inside = False

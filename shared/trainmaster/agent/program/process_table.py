@@ -1,5 +1,8 @@
-"""Facts from the kernel: which processes the agent started, and whether one was killed for lack of
-memory.
+"""Facts from the kernel's /proc: which processes the agent started, what they use, and whether one
+was killed for lack of memory.
+
+The agent marks everything that it starts with an environment variable, `MARK`, which child
+processes inherit.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ ZOMBIE = b"Z"
 CPU_TIMES = slice(11, 15)
 """In user and system mode, of the process and of its ended children, in clock ticks."""
 START_TIME = 19
-"""As `PARENT`, `SESSION` and `CPU_TIMES`, an index in the fields of `read_stat`.
+RESIDENT_PAGES = 21
+"""As `PARENT`, `SESSION`, `CPU_TIMES` and `START_TIME`, an index in the fields of `read_stat`.
 
 Source: proc(5), whose numbers begin with 1 and have the process id and the command first.
 """
@@ -99,7 +103,9 @@ def kill_marked(work: Path) -> int:
 
 
 def kill_all(find: Callable[[], Collection[int]]) -> int:
-    """Kill the processes that are found, until none is left; return how many there were."""
+    """Kill the processes that `find` returns, for about a second or until it returns none; return
+    how many there were.
+    """
     killed = set()
     for _ in range(40):
         alive = find()
@@ -133,6 +139,7 @@ class ProcessUse(NamedTuple):
 
 
 def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
+    """Return what each of these processes has used, without those that have ended."""
     uses = {}
     for pid in pids:
         try:
@@ -188,11 +195,12 @@ def _number_in_container(pid: int) -> int:
 def descendants(
     roots: Collection[int],
     stats: Mapping[int, Sequence[bytes]],
-    is_last: Callable[[int], bool] = lambda _: False,
+    is_boundary: Callable[[int], bool] = lambda _: False,
 ) -> list[int]:
     """Return `roots` and what descends from them, each process before its children.
 
-    `stats`: of all processes (`read_stat`). `is_last`: skip those below this one.
+    `stats`: of all processes (`read_stat`). `is_boundary`: whether to leave out what descends from
+    a process.
     """
     parents = {pid: int(fields[PARENT]) for pid, fields in stats.items()}
     children: dict[int, list[int]] = {}
@@ -202,7 +210,7 @@ def descendants(
     pending = [root for root in roots if root in parents and parents[root] not in roots]
     while pending:
         found.append(pending.pop())
-        if not is_last(found[-1]):
+        if not is_boundary(found[-1]):
             pending += children.get(found[-1], ())
     return found
 

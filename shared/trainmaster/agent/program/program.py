@@ -1,4 +1,10 @@
-"""A child process: start it, forward its output, signal it, wait for its end."""
+"""The user's program as a child process: start it, forward its output, signal it, and wait for its
+end.
+
+`control/launcher.py` starts it; `container_program.py` has the variant for containers. Everything
+that the agent starts has the variable `MARK` in its environment, by which the processes that the
+program has left behind are found.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +68,10 @@ class Program:
     ) -> None:
         """Start the process.
 
-        `package`: its top-level Python package, to tell its frames from those of libraries.
+        `package`: the program's top-level Python package, by which its frames are told from those
+        of libraries; empty: it has none.
 
-        Raises OSError or ValueError if it cannot be started.
+        Raises OSError or ValueError if the process cannot be started.
         """
         self._package = package
         self._started = time.monotonic()
@@ -140,7 +147,10 @@ class Program:
         return self._killer is not None
 
     def roots(self) -> set[int]:
-        """Return the process that the job named; empty: it is not known, or has ended."""
+        """Return the process that runs the job's command; empty: it is not known, or has ended.
+
+        All other processes of the program descend from it.
+        """
         return {self._process.pid}
 
     def processes(self) -> list[int]:
@@ -189,8 +199,10 @@ class Program:
             self._killer.start()
 
     def kill(self) -> None:
-        """Kill the program with all that it started: torchrun's ranks have sessions of their own,
-        and no mark if they have overwritten their environment, as setproctitle does.
+        """Kill the program with all that it started.
+
+        To signal its process group is not enough: torchrun's ranks have sessions of their own.
+        Neither is the mark: programs may overwrite their environment, as setproctitle does.
         """
         with self._lock:
             if not self._reaped:
@@ -270,7 +282,7 @@ class Program:
     def _read(self, descriptor: int, poll: select.poll, timeout_s: float | None) -> bytes | None:
         """Return the next bytes, which need not be a whole line: a progress bar is output, too.
 
-        None: none in time.
+        None if there are none within `timeout_s`.
         """
         if not poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)):
             return None

@@ -1,8 +1,8 @@
 """Which of a program's processes gets a signal from the agent.
 
     find_catchers    to save together with all programs of the job: only processes with a handler
-    find_receivers   to save because its own VM goes, or to end: the command that the job named,
-                     whether it has a handler or not
+    find_receivers   to save because this VM is about to stop, or to end: the command that the job
+                     named, whether it has a handler or not
 
 Many processes have no handler for a signal and would die of it before they have saved: launchers,
 shells, workers of data loaders that ran `exec`. `/proc/PID/status` says which signals a process

@@ -1,9 +1,8 @@
-"""The stacks of a program that hangs.
+"""The stacks of a program that hangs: where each of its threads was when the agent ended it.
 
-Python's faulthandler prints them, which the agent turns on in every program.
-
-SIGABRT makes it print the stacks of all threads, whether the process sleeps, computes, or waits in
-C, and ends it. Source: https://docs.python.org/3/library/faulthandler.html
+Python's faulthandler prints them, which the agent turns on in every program. SIGABRT makes it print
+the stacks of all threads, whether the process sleeps, computes, or waits in C, and ends it. Source:
+https://docs.python.org/3/library/faulthandler.html
 """
 
 from __future__ import annotations
@@ -34,9 +33,10 @@ def print_stacks(
 ) -> int:
     """End the processes that print their stacks, one after the other; return how many there were.
 
-    `processes` begins with the topmost one. All are stopped before, so that none reacts to the end
-    of another, and children are ended before their parents. `in_s`: time until the first end, in
-    which other members stop theirs.
+    `processes` begins with the topmost one. All are stopped first, so that none reacts to the end
+    of another, and children are ended before their parents. `has_stacks`: whether a process prints
+    its stacks. `in_s`: time until the first end, in which the agents of other members stop their
+    programs.
     """
     for pid in processes:
         _send(pid, signal.SIGSTOP)
@@ -67,21 +67,20 @@ def find_stacks(output: str) -> str:
 
 
 def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
-    """Return the innermost frame of the last process, and the innermost one of the program itself.
+    """Return the innermost frame of the last process, and the innermost one of the program's own.
 
     Both are `file:line in function`, and empty if there is none. `package`: as in
-    `parse_traceback`. The thread that got the signal is nearly always the main thread, which is
-    printed last. If it has no frame of the program, as after the end of the main program, the
-    innermost one is that of another thread.
+    `parse_traceback`. The frames of the current thread, which got the signal, come first: it is
+    nearly always the main thread. If it has no frame of the program, as after the end of the main
+    program, the innermost one of another thread counts. faulthandler prints the main thread last.
     """
     # What is before the first thread, then for each thread its kind and its frames.
     _, *parts = _THREAD.split(stacks.rpartition(_BEGIN)[2])
     latest_first = list(zip(parts[::2], parts[1::2]))[::-1]
-    threads = [
-        list(_FRAME.finditer(text))
-        for _, text in sorted(latest_first, key=lambda thread: thread[0] == "Thread")
-    ]
-    frames = [frame for thread in threads for frame in thread]
+    current_first = sorted(latest_first, key=lambda thread: thread[0] == "Thread")
+    frames: list[re.Match[str]] = []
+    for _, text in current_first:
+        frames += _FRAME.finditer(text)
     if not frames:
         return "", ""
     own = next((frame for frame in frames if is_own(frame.group(1), package)), None)

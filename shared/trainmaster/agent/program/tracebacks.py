@@ -1,7 +1,13 @@
 """Finding the Python error that a program's output ends with.
 
-`printed_shapes` turns what programs print into the form of Python, which is read here. All of it
-takes linear time, because a program may print anything.
+`program.py` calls `parse_traceback` with the end of stdout and of stderr when a program has failed;
+the result says in the exit report, and so to users, why it failed. `printed_shapes` first turns
+what programs print into the form of Python, which is read here.
+
+Several processes may print to one output: a launcher, such as torchrun, and its workers, one for
+each rank. Each line of a worker may then begin with a *prefix* such as "[rank0]: ", which tells the
+tracebacks of different workers apart. All of it takes linear time, because a program may print
+anything.
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from signal import Signals
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmaster.agent.program.launchers import LAUNCHERS, gather
 from trainmaster.agent.program.printed_shapes import (
@@ -25,9 +31,11 @@ CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200
 """If more output follows a traceback, the program did not end with that error."""
 STARTS_MAX = 64
-"""Tracebacks to read, the latest ones: more than processes of one machine fail at once."""
+"""How many tracebacks are read, the latest ones: more than one machine has processes that fail at
+once.
+"""
 HEAD_LINES = 3
-"""Lines behind the first one of a traceback in which its first frame stands."""
+"""The first frame of a traceback is in so many lines after its first line."""
 
 _GROUP = "+ Exception Group "
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
@@ -36,11 +44,11 @@ pip's indentation.
 """
 _LABELLED_FRAME = re.compile(r'(.*?)  File "[^"]+", line \d+')
 _REPORTED = "traceback : "
-"""In the report of torchrun, which repeats what a rank has printed before."""
+"""Before a traceback in the report of torchrun, which repeats what a rank has printed."""
 _RANK = re.compile(r"\[rank\d+\]: ")
 """PyTorch puts it before each line of an error that ends a process of a group."""
 _BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")
-"""tqdm keeps its line open, and the traceback follows in that line."""
+"""The text before a traceback that begins in the line of tqdm's bar, which has no line end."""
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
@@ -64,7 +72,7 @@ _LAUNCHER_FUNCTIONS = tuple(
     launcher.failing_function for launcher in LAUNCHERS if launcher.failing_function
 )
 _COMMANDS = "|".join(["python[0-9.]*", *gather(lambda launcher: launcher.commands)])
-_LAUNCHED = re.compile(
+_WORKER_FAILED = re.compile(
     "|".join(
         [
             # subprocess, which accelerate, deepspeed and modules of users call: the command runs
@@ -74,7 +82,9 @@ _LAUNCHED = re.compile(
         ]
     )
 )
-"""How the message of a general error begins that only says that a worker failed."""
+"""The beginning of messages of CalledProcessError and RuntimeError that only say that a worker
+failed.
+"""
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 """The report of torchrun: the rank that failed first."""
 _BEFORE_SIGNAL = [
@@ -101,29 +111,33 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     section 2.
 
     None if the output does not end with a Python error. The frame is empty if Python printed none,
-    as for a module that does not exist. Among chained exceptions the last one counts, since it
-    ended the program; the types of the others are its causes. The error of a launcher counts if it
-    says that a signal ended a worker; if not, the last one that a worker printed before it counts,
-    or the last one of the rank that torchrun calls the root cause. An error of a rank that lost a
-    peer counts less than the own error of another rank of this machine. `package` is the top-level
-    package of the program: it is installed like a library, but its frames are the program's own.
+    as for a module that does not exist. `package` is the top-level package of the program: it is
+    installed like a library, but its frames are the program's own.
+
+    Which error counts if there are several:
+
+    - Of chained exceptions, the last one, since it ended the program. The types of the others are
+      its causes.
+    - The error of a launcher if it says that a signal ended a worker. Otherwise the last error that
+      a worker printed before it, or the last one of the rank that torchrun calls the root cause.
+    - The own error of a rank, before that of another rank of this machine that only lost a peer.
     """
     lines = [line for line in plain_lines(output) if not _STACKS.match(line)]
     for line in lines[-TRAILING_LINES_MAX:]:
         death = _describe_death(line)
         if death is not None:
             return {"type": LAUNCHED, "message": death, "frame": ""}
-    reader = _Reader(lines, package)
-    end = len(lines)
-    workers: list[tuple[str, dict[str, Any]]] = []  # prefix and error, the latest first
-    chained: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
+    reader = _TracebackReader(lines, package)
+    end = len(lines)  # workers' errors are searched before that of their launcher
+    candidates: list[_Candidate] = []  # the latest first
+    awaiting_cause: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
     for start in reader.latest_starts:
         prefix = reader.prefixes[start]
         error = reader.read(start, end)
         if error is None:
             continue
-        if _is_launchers(error) and not workers:
+        if _only_reports_worker(error) and not candidates:
             text = "\n".join(lines[start:end])
             killed = _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2])
             if killed:
@@ -133,35 +147,44 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             end = start
             continue
-        is_cause = prefix in chained
-        chained.discard(prefix)
-        if _is_chained(lines, start):
-            chained.add(prefix)
-        if not is_cause:
+        is_cause_of_next = prefix in awaiting_cause
+        awaiting_cause.discard(prefix)
+        if _has_cause_before(lines, start):
+            awaiting_cause.add(prefix)
+        if not is_cause_of_next:
             causes = reader.read_causes(start)
-            workers.append((prefix, {**error, "causes": causes} if causes else error))
-    return _culprit(workers, root_prefix) or _find_bare_error(lines[:end])
+            candidates.append(_Candidate(prefix, {**error, "causes": causes} if causes else error))
+    return _choose_error(candidates, root_prefix) or _find_bare_error(lines[:end])
 
 
-def _culprit(workers: list[tuple[str, dict[str, Any]]], root_prefix: str) -> dict[str, Any] | None:
-    """Return the error that ended the program, of errors with their prefixes, the latest first;
-    None: there is none.
+class _Candidate(NamedTuple):
+    """An error that may be why the program ended."""
 
-    It is that of the worker that a launcher names, or else the latest. If it only reports a lost
-    peer, and another rank of this machine ended with an error of its own, that is the cause. Other
-    prefixes than PyTorch's may also belong to an error that the program logged and survived.
+    prefix: str
+    """Of the lines of the process that printed it; empty: they have none."""
+    error: dict[str, Any]
+
+
+def _choose_error(candidates: list[_Candidate], root_prefix: str) -> dict[str, Any] | None:
+    """Return the error that ended the program; None if there is no candidate.
+
+    It is that of the worker that a launcher names (`root_prefix`), or else the latest, which is the
+    first candidate. If it only reports a lost peer, and another rank of this machine ended with an
+    error of its own, that is the cause. Other prefixes than PyTorch's may also belong to an error
+    that the program logged and survived.
     """
-    named = [worker for worker in workers if worker[0].startswith(root_prefix)]
-    if not workers:
+    if not candidates:
         return None
-    prefix, error = (named or workers)[0]
-    if not _reports_lost_peer(error) or not _RANK.match(prefix):
-        return error
+    of_root_cause = [entry for entry in candidates if entry.prefix.startswith(root_prefix)]
+    chosen = (of_root_cause or candidates)[0]
+    if not _reports_lost_peer(chosen.error) or not _RANK.match(chosen.prefix):
+        return chosen.error
     latest: dict[str, dict[str, Any]] = {}
-    for rank, other in workers:
-        if _RANK.match(rank):
-            latest.setdefault(rank, other)
-    return next((other for other in latest.values() if not _reports_lost_peer(other)), error)
+    for candidate in candidates:
+        if _RANK.match(candidate.prefix):
+            latest.setdefault(candidate.prefix, candidate.error)
+    own_errors = (error for error in latest.values() if not _reports_lost_peer(error))
+    return next(own_errors, chosen.error)
 
 
 def _reports_lost_peer(error: dict[str, Any]) -> bool:
@@ -178,37 +201,37 @@ def _describe_death(line: str) -> str | None:
     return None
 
 
-def _is_launchers(error: dict[str, Any]) -> bool:
+def _only_reports_worker(error: dict[str, Any]) -> bool:
     """Return whether the error only says that a worker failed, whose own error says why."""
     name = error["type"].rpartition(".")[2]
     if name in ("CalledProcessError", "RuntimeError"):
         is_raised_by_launcher = error["frame"].endswith(_LAUNCHER_FUNCTIONS)
-        return is_raised_by_launcher or bool(_LAUNCHED.match(error["message"]))
+        return is_raised_by_launcher or bool(_WORKER_FAILED.match(error["message"]))
     return name in _LAUNCHER_TYPES
 
 
-def _is_chained(lines: list[str], start: int) -> bool:
+def _has_cause_before(lines: list[str], start: int) -> bool:
     """Return whether the traceback before the one whose first line is `start` is its cause."""
     return any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start])
 
 
-class _Reader:
+class _TracebackReader:
     """Reads the tracebacks of an output, whose lines are in the form of Python."""
 
     def __init__(self, lines: list[str], package: str) -> None:
         self._lines = lines
         self._package = package
         self.prefixes: dict[int, str] = {}
-        """First line of a traceback → prefix of each of its lines, in their order."""
+        """Number of a traceback's first line → prefix of each of its lines, in order."""
         for number, line in enumerate(lines):
             is_ignored = number > 0 and "Exception ignored" in lines[number - 1]
             prefix = None if is_ignored else _prefix_of(line, lines[number + 1 :][:HEAD_LINES])
             if prefix is not None:
                 self.prefixes[number] = prefix
-        self._plain_before = [0]
-        """For each line, how many before it are not of a rank."""
+        self._unranked_before = [0]
+        """For each line, how many lines before it have no prefix of a rank."""
         for line in lines:
-            self._plain_before.append(self._plain_before[-1] + (not _RANK.match(line)))
+            self._unranked_before.append(self._unranked_before[-1] + (not _RANK.match(line)))
 
     @property
     def latest_starts(self) -> list[int]:
@@ -236,7 +259,7 @@ class _Reader:
             frame_follows = number + 1 < end and _FRAME.match(self._line(number + 1, prefix))
             if not error or error.group(1) in _LEVELS or frame_follows:
                 continue
-            if self._plain_before[end] - self._plain_before[number] > TRAILING_LINES_MAX:
+            if self._unranked_before[end] - self._unranked_before[number] > TRAILING_LINES_MAX:
                 return None
             message = [error.group(2) or "", *self._read_message(number, end, prefix)]
             text = _shortened("\n".join(message).strip())
@@ -249,15 +272,16 @@ class _Reader:
         """
         types: list[str] = []
         starts = [number for number in self.prefixes if number < start]
-        while starts and _is_chained(self._lines, start) and len(types) < CAUSES_MAX:
+        while starts and _has_cause_before(self._lines, start) and len(types) < CAUSES_MAX:
             end = start
             start = starts.pop()
             error = self.read(start, end, "")
-            types.extend([error["type"]] if error else [])
+            if error is not None:
+                types.append(error["type"])
         return types
 
     def _read_message(self, number: int, end: int, prefix: str) -> Iterator[str]:
-        """Yield the lines of a message behind its first one, which is line `number`."""
+        """Yield the lines of a message after its first one, which is line `number`."""
         is_labelled = prefix != "" and self._lines[number].startswith(prefix)
         for following in range(number + 1, end):
             is_of_another = following in self.prefixes or _RANK.match(self._line(following, prefix))
@@ -293,10 +317,10 @@ def _prefix_of(line: str, next_lines: list[str]) -> str | None:
 
 
 def _prefix_of_frame(text: str, next_lines: list[str]) -> str | None:
-    """Return the prefix of the lines behind a first one that begins with a text; None if no frame
-    follows.
+    """Return the label of a traceback's lines, if its first line begins with `text`; None if no
+    frame follows.
 
-    A launcher labels each line of its processes. A logger writes its text before the first one.
+    A launcher labels each line of its processes. A logger writes a text before the first line only.
     """
     if text.endswith(_REPORTED):
         return None
@@ -336,7 +360,8 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
                     "frame": format_frame(files[-1]),
                 }
         missing = _NO_MODULE.match(lines[number])
-        if missing and ("No module named" in lines[number] or missing.group(1)):
+        is_of_python = "No module named" in lines[number]
+        if missing and (missing.group(1) or is_of_python):
             return {
                 "type": missing.group(1) or "ModuleNotFoundError",
                 "message": missing.group(2),
@@ -351,9 +376,8 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
 
 
 def format_frame(file: re.Match[str]) -> str:
-    """Return `file:line in function`.
-
-    Of the path, the last two components are the same on every VM.
+    """Return `file:line in function`, with the last two components of the path: they are the same
+    on every VM.
     """
     path, line, function = file.groups()
     return "/".join(path.split("/")[-2:]) + f":{line}" + (f" in {function}" if function else "")

@@ -6,9 +6,9 @@ to Cloud Monitoring, and once more when the program has ended, for its exit.
     summary events of the job ─────┘    metrics likewise ──► points
 
 A reading has a position (share, steps) or metrics, or both. Only the agent of the primary replica
-has a collector. A source counts only with something new since the last report, so
-that a program that hangs shows no progress. Summary events are listed only while neither of the
-others has metrics: a job that reports costs no request to Cloud Storage.
+has a collector. A source counts only with something new since the last report, so that a program
+that hangs shows no progress. Summary events are listed only while neither of the others has
+metrics: a job that reports costs no request to Cloud Storage.
 docs/decisions/0124-progress.md.
 """
 
@@ -28,7 +28,7 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.printed import read_last_printed, read_printed
 from trainmaster.agent.reporting.serial_console import Console
 
-HELD_S = 120.0
+TAKEOVER_S = 120.0
 """Time without news from a source after which a worse one replaces it, and summary events are read.
 """
 POLL_S = 15.0
@@ -36,8 +36,11 @@ PROGRESS_FOLDER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
 """What the program reports itself, what it prints, and its summary events: the best one first.
 
-The index of a source is its rank.
+The index of a source is its rank. Lists of readings have one of each source, in this order.
 """
+REPORTED = 0
+PRINTED = 1
+EVENTS = 2
 NOTHING = Reading()
 
 
@@ -51,7 +54,11 @@ class ProgressPoint(NamedTuple):
 
 
 class ProgressCollector:
-    """May be used from any thread."""
+    """The progress of one incarnation (execution of the program) after the other.
+
+    The launcher calls `begin` and `last`; the utilization monitor calls `points` for each of its
+    reports. All methods may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -60,7 +67,7 @@ class ProgressCollector:
         events: SummaryMetric | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`events`: None if the job has no directory."""
+        """`events`: reader of summary events; None if the job has no directory for them."""
         # Imported here, because most VMs need no HTTP server.
         from trainmaster.agent.progress.status_server import StatusServer
 
@@ -135,7 +142,11 @@ class ProgressCollector:
             self._is_part = False
 
     def read_events_if_needed(self) -> None:
-        if self._events is not None and self._key and self._clock() - self._metrics_at >= HELD_S:
+        if (
+            self._events is not None
+            and self._key
+            and self._clock() - self._metrics_at >= TAKEOVER_S
+        ):
             self._events.read_if_due()
 
     def points(self) -> list[ProgressPoint]:
@@ -144,13 +155,13 @@ class ProgressCollector:
             if self._key is None:
                 return []
             printed = read_printed(self._read_output())
-            self._note_printed(printed)
+            self._remember_printed(printed)
             readings = [self._reported or NOTHING, printed, NOTHING]
             self._reported = None
             if any(reading.has_metrics for reading in self._news_of(readings)):
                 self._metrics_at = self._clock()
             elif self._events is not None:
-                readings[-1] = self._events.latest(self._started_at)
+                readings[EVENTS] = self._events.latest(self._started_at)
             news = self._news_of(readings)
             for rank, reading in enumerate(news):
                 if reading != NOTHING:
@@ -166,28 +177,29 @@ class ProgressCollector:
             if self._key is None:
                 return None
             printed = read_last_printed(self._read_output())
-            self._note_printed(printed)
+            self._remember_printed(printed)
             if not printed.has_position and not self._is_part:
                 # The last lines have no position any more, only one before them had.
                 printed = replace(
-                    self._last[1], metrics=printed.metrics, not_finite=printed.not_finite
+                    self._last[PRINTED], metrics=printed.metrics, not_finite=printed.not_finite
                 )
             elif self._is_part and printed.epoch is None:
                 # A full bar of an unknown epoch is not the end of the work.
                 printed = replace(printed, share=None, step=None, steps=None)
-            readings = [self._reported or self._last[0], printed, self._last[2]]
-            position = next((found for found in readings if found.has_position), NOTHING)
-            metrics = next((found for found in readings if found.has_metrics), NOTHING)
+            reported = self._reported or self._last[REPORTED]
+            readings = [reported, printed, self._last[EVENTS]]
+            position = next((reading for reading in readings if reading.has_position), NOTHING)
+            metrics = next((reading for reading in readings if reading.has_metrics), NOTHING)
             last = _last_progress(position, metrics, counts_from_zero=self._counts_from_zero)
             return None if last == LastProgress() else last
 
-    def _note_printed(self, printed: Reading) -> None:
-        """Note what later readings of the output no longer show."""
-        before = self._last[1]
+    def _remember_printed(self, printed: Reading) -> None:
+        """Remember what later readings of the output no longer show: only its end is read."""
+        before = self._last[PRINTED]
         self._counts_from_zero |= printed.counts_from_zero
         if printed.step is not None and before.step is not None:
-            is_same_count = printed.steps == before.steps and printed.steps is not None
-            self._is_part |= is_same_count and printed.step < before.step
+            has_same_total = printed.steps == before.steps and printed.steps is not None
+            self._is_part |= has_same_total and printed.step < before.step
 
     def _news_of(self, readings: Sequence[Reading]) -> list[Reading]:
         """Return the reading of each source, or `NOTHING` if it is the same as the last one."""
@@ -211,26 +223,34 @@ class ProgressCollector:
         if rank is None:
             return
         for name, value in news[rank].metrics.items():
-            if name in self._names or len(self._names) < METRICS_MAX:  # each name is a time series
-                self._names.add(name)
+            if self._admit(name):
                 yield ProgressPoint(f"metric/{name}", value, SOURCES[rank])
         for name in news[rank].not_finite:
-            if name in self._names or len(self._names) < METRICS_MAX:
-                self._names.add(name)
+            if self._admit(name):
                 # Cloud Monitoring takes finite values only.
                 yield ProgressPoint(f"not_finite/{name}", 1.0, SOURCES[rank])
+
+    def _admit(self, name: str) -> bool:
+        """Return whether a metric may have points: each name is a time series, and their number is
+        limited.
+        """
+        is_admitted = name in self._names or len(self._names) < METRICS_MAX
+        if is_admitted:
+            self._names.add(name)
+        return is_admitted
 
     def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
         """Return the rank of the best source with news; None if no source has any.
 
-        For `HELD_S` after a better source had news, a worse one does not replace it: None, too.
+        For `TAKEOVER_S` after a better source had news, a worse one does not replace it: None, too.
         """
         if True not in has_news:
             return None
         rank = has_news.index(True)
         if kind in self._chosen:
-            held_rank, chosen_at = self._chosen[kind]
-            if rank > held_rank and self._clock() - chosen_at < HELD_S:
+            last_rank, chosen_at = self._chosen[kind]
+            is_worse = rank > last_rank
+            if is_worse and self._clock() - chosen_at < TAKEOVER_S:
                 return None
         self._chosen[kind] = (rank, self._clock())
         return rank
@@ -238,7 +258,7 @@ class ProgressCollector:
     def _take(self, reading: Reading) -> None:
         """Keep a report of the program. Called by the status server, on its thread."""
         with self._lock:
-            known = self._reported or self._last[0]
+            known = self._reported or self._last[REPORTED]
             if known.steps is not None and reading.steps is None:
                 # At its end, Hugging Face's Trainer reports 100 % without steps, also if it was
                 # stopped halfway.

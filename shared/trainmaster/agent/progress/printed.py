@@ -1,4 +1,4 @@
-"""How far a program is, from the last lines that it printed.
+"""How far a program is, from the last lines that it printed, for `collector.py`.
 
 | convention                      | position                     | metrics                  |
 | ------------------------------- | ---------------------------- | ------------------------ |
@@ -67,7 +67,7 @@ _NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run
 
 
 class _Count(NamedTuple):
-    """Steps or epochs. Of epochs, the last one of `done` is running."""
+    """Steps or epochs, such as `3/10`. The epoch number `done` is running, not completed."""
 
     done: int
     total: int
@@ -77,25 +77,33 @@ class _Count(NamedTuple):
         return 0 < self.total >= self.done
 
 
+class _Ordinal(NamedTuple):
+    """The number of a step or epoch."""
+
+    number: int
+    total: int | None
+    """How many there are; None: the program does not say so."""
+
+
 class _Bar(NamedTuple):
+    """A progress bar of tqdm."""
+
     elapsed_s: int
     steps: _Count
-    epoch: tuple[int, int | None] | None
-    """Number of the epoch that the bar is about, and how many epochs there are, as far as its name
-    says so.
-    """
+    epoch: _Ordinal | None
+    """The epoch that the bar is about; None if its name says nothing of an epoch."""
 
 
 class _Position:
-    """What was found so far in the lines, from the last one to the first."""
+    """What was found so far in the lines, which are read from the last one to the first."""
 
     def __init__(self) -> None:
         self.bar: _Bar | None = None
         self.inner: _Count | None = None
         """Steps of one epoch, which are printed after the number of that epoch."""
         self.epoch: _Count | None = None
-        self.step: tuple[int, int | None] | None = None
-        """Number of the step, and of all steps if it is known, in a line without epochs."""
+        self.step: _Ordinal | None = None
+        """The step that a line without epochs names."""
         self.has_advanced = False
         """Whether a line before that of `step` has another number."""
         self.names_epoch_zero = False
@@ -107,14 +115,20 @@ class _Position:
         """Steps of the bar in the line after this one."""
 
     def take(self, line: str) -> None:
-        """Look at the line before those that were looked at."""
+        """Read the line before those that were read."""
         match = _BAR.search(line)
-        if match is not None:
-            self._note_bar(line[: match.start()], _Count(int(match[1]), int(match[2])))
-            bar = _parse_bar(line[: match.start()], match)
-            if bar is not None and (self.bar is None or bar.elapsed_s > self.bar.elapsed_s):
-                self.bar = bar
+        if match is None:
+            self._take_counts(line)
             return
+        name = line[: match.start()]
+        self._note_bar(name, _Count(int(match[1]), int(match[2])))
+        bar = _parse_bar(name, match)
+        # Of nested bars, the one that began first is about the whole job.
+        if bar is not None and (self.bar is None or bar.elapsed_s > self.bar.elapsed_s):
+            self.bar = bar
+
+    def _take_counts(self, line: str) -> None:
+        """Read the epochs and steps that a line without a bar of tqdm names."""
         keras = _KERAS.match(line)
         epoch = _EPOCH.search(line)
         step = _STEP.search(line)
@@ -124,9 +138,9 @@ class _Position:
         if epoch is not None and has_epochs and self.epoch is None:
             count = _Count(int(epoch[1]), int(epoch[2]))
             self.epoch = count if count.makes_sense else None
-        within_epoch = keras
-        if within_epoch is None and has_epochs and step is not None and step[2]:
-            within_epoch = step
+        # In a line with an epoch, a count of steps is about that epoch, as a bar of Keras is.
+        has_total = step is not None and bool(step[2])
+        within_epoch = step if keras is None and has_epochs and has_total else keras
         if within_epoch is not None:
             count = _Count(int(within_epoch[1]), int(within_epoch[2]))
             # If a later line named an epoch already, a bar of Keras belongs to an earlier epoch.
@@ -134,12 +148,12 @@ class _Position:
             if is_newest and count.makes_sense:
                 self.inner = count
         elif step is not None and self.step is None:
-            self.step = (int(step[1]), int(step[2]) if step[2] else None)
-        elif step is not None and self.step is not None and int(step[1]) != self.step[0]:
+            self.step = _Ordinal(int(step[1]), int(step[2]) if step[2] else None)
+        elif step is not None and self.step is not None and int(step[1]) != self.step.number:
             self.has_advanced = True
 
     def _note_bar(self, name: str, count: _Count) -> None:
-        """Note the last bar, and whether bars before it with the same total were further."""
+        """Note the last bar, and whether an earlier bar with the same total was further on."""
         if not count.makes_sense or _NO_TRAINING.search(name):
             return
         if self.last_bar is None:
@@ -162,6 +176,7 @@ class _Position:
         )
 
     def _reading_of_steps(self, metrics: list[tuple[str, str]]) -> Reading:
+        """Return the position in steps of the whole job, or as a share where no steps are known."""
         bar = self.bar
         epoch = self.epoch
         inner = self.inner
@@ -234,7 +249,7 @@ def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:
     named_epoch = _EPOCH.search(name)
     if named_epoch is not None:
         epochs = int(named_epoch[2]) if named_epoch[2] else None
-        epoch = (int(named_epoch[1]), epochs)
+        epoch = _Ordinal(int(named_epoch[1]), epochs)
     if steps.done == steps.total and epoch is None:
         return None  # a full bar is no progress, except for that of an epoch
     elapsed_s = 0

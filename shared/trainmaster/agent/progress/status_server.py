@@ -34,14 +34,13 @@ TOKEN_NAME = "token"  # noqa: S105 - the name of a file
 
 
 class StatusServer:
-    """Start `run` in a thread of its own."""
+    """Receives the reports of this VM's programs. Start `run` in a thread of its own."""
 
     def __init__(self, folder: Path, take: Callable[[Reading], None]) -> None:
-        """`take` receives each report.
+        """`take` receives each report, on the thread that runs `run`.
 
-        `folder` gets the token, which programs of any user may read.
-
-        Raises OSError if no port or no folder is available.
+        `folder` gets the file with the token, which programs of any user may read. Raises OSError
+        if no port or no folder is available.
         """
         self.folder = folder
         self._token = secrets.token_urlsafe(24)

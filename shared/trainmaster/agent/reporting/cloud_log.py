@@ -1,19 +1,24 @@
 """A copy of the VM's console in Cloud Logging, with the labels that AI Platform Training used.
 
-    Console ── put ──► LogBuffer ──┬─ after a second, or a full batch ──► entries:write, repeated
-                                   ├─ ··· several at a time if lines            until it is
-                                   └─ ··· arrive faster than that               accepted
+The agent's `Console` gives each line that the program or the agent prints to `CloudLog.put`. The
+threads of `CloudLog` send the lines in batches, each as one request ``entries:write``, which is
+repeated until Cloud Logging accepts it:
+
+    Console ── put ──► LogBuffer ── a batch after a second, or when it is full ──► entries:write
+                                    (several requests at a time if there is a backlog)
 
 Training never waits for the copy. The buffer is bounded: if Cloud Logging does not answer, the
-oldest lines are dropped. After the end of the program, the exit waits for the rest of the lines as
-long as Cloud Logging accepts them (`flush`). When the VM shuts down, the newest lines are sent
-first (`hurry`), and the rest is dropped (`close`). Each line is accepted or counted: an entry with
-the label `MISSING` states how many lines are not in the log.
+oldest lines are dropped. After the end of the program, its exit is reported only when the rest of
+the lines was sent, as long as Cloud Logging accepts them (`flush`). When the VM shuts down, the
+newest lines are sent first (`hurry`), and what cannot be sent in time is dropped (`close`). Each
+line is either accepted or counted: an entry with the label `MISSING` states how many lines are not
+in the log.
 
-The entries are stored in order and once: the times of a replica strictly increase, an ``insertId``
-consists of the VM, the incarnation and that time, and a batch is repeated unchanged. Batches may
-arrive in another order. The label `BEHIND` of an entry names the oldest line that was not accepted
-when the entry was sent, so that readers that follow the log can wait for it.
+The entries are stored in order and once: the times of a replica's lines strictly increase, an
+``insertId`` consists of the VM, the incarnation (one execution of the program) and that time, and a
+batch is repeated unchanged. Batches may arrive in another order. The label `BEHIND` of an entry is
+the time of the oldest line that was not accepted when the entry was sent, so that readers that
+follow the log can wait for that line.
 """
 
 from __future__ import annotations
@@ -35,21 +40,21 @@ from trainmaster.agent.reporting.serial_console import Stream, Unlogged, never
 SENDERS = 4
 """Threads, and so requests at a time while there is a backlog."""
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
-WAIT_MAX_S = 30.0
+WAIT_MAX_S = 30.0  # longest wait between two tries of a batch
 TRIES_BEFORE_WARNING = 3
 PATIENCE_S = 5.0
-"""After a failed try, `flush` goes on if a batch was accepted so short a time ago."""
+"""When all batches are failing, `flush` gives up once none was accepted for so long."""
 POLL_S = 0.5  # how often `flush` asks whether it is needless
 HURRY_S = 3.0
-"""For `flush` once the VM shuts down, which leaves time for little."""
+"""Longest duration of `flush` once the VM shuts down."""
 LAST_S = 10.0
-"""For the batches that are being sent, and the count of the missing lines, in `close`: as long as
-one request may take.
+"""Time in `close` for the requests that are under way, and for the count of the missing lines: as
+long as one request may take.
 """
 LAST_TRIES = 3
 """Tries of a batch after which its lines count as missing, once the log is being closed."""
 NAMED_MAX = 10
-"""Refused lines of one batch that are named one by one."""
+"""Refused lines of one batch that are quoted one by one."""
 NAMED_CHARS = 200
 SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
 
@@ -153,17 +158,18 @@ class CloudLog:
         self._resources = origin.resources
         self._is_collecting = False
         """Whether a sender waits for more lines of a batch."""
-        self._sent: dict[int, int] = {}
-        """Batches that are being sent: number → time of the oldest line."""
-        self._sending = 0
+        self._in_flight: dict[int, int] = {}
+        """Batches that are being sent: number → time of the oldest line in nanoseconds."""
+        self._lines_in_flight = 0
         """Lines of these batches, and those that they report as lost."""
+        self._last_number = 0
+        """Number of the last batch that was taken from the buffer."""
+        self._waiting_retries = 0
+        """Batches that wait for another try."""
         self._problem = ""
         """Why the last try failed; empty: a batch was accepted since."""
-        self._batches = 0  # taken so far
-        self._flushing = 0  # calls of `flush` that wait
-        self._flushes = 0  # calls of `flush` so far
-        self._failing = 0
-        """Batches that wait for another try."""
+        self._waiting_flushes = 0  # calls of `flush` that have not returned
+        self._flush_count = 0  # calls of `flush` so far
         self._has_failed = False
         """Whether a try failed since the last call of `flush`."""
         self._accepted_at = -math.inf
@@ -190,23 +196,23 @@ class CloudLog:
         with changed:
             self._has_failed = False
             deadline = time.monotonic() + timeout
-            self._flushing += 1
-            self._flushes += 1
+            self._waiting_flushes += 1
+            self._flush_count += 1
             changed.notify_all()
             while self._is_pending and not is_needless():
                 now = time.monotonic()
-                are_all_failing = self._has_failed and self._failing >= len(self._sent)
+                are_all_failing = self._has_failed and self._waiting_retries >= len(self._in_flight)
                 if are_all_failing and now - self._accepted_at > PATIENCE_S:
                     break
                 if now >= min(deadline, self._hurry_until):
                     break
                 changed.wait(min(deadline - now, POLL_S))
-            self._flushing -= 1
+            self._waiting_flushes -= 1
 
     def unlogged(self) -> Unlogged:
         """Return how many lines Cloud Logging has accepted neither themselves nor in a count."""
         with self._buffer.changed:
-            return Unlogged(self._buffer.waiting + self._sending, self._problem)
+            return Unlogged(self._buffer.waiting + self._lines_in_flight, self._problem)
 
     def hurry(self) -> None:
         """Send the newest lines first from now on."""
@@ -233,54 +239,54 @@ class CloudLog:
                 changed.wait_for(lambda: self._may_take)
                 self._is_collecting = True
                 changed.wait_for(
-                    lambda: self._flushing or self._buffer.has_full_batch, self._linger_s
+                    lambda: self._waiting_flushes or self._buffer.has_full_batch, self._linger_s
                 )
                 self._is_collecting = False
                 batch = self._buffer.take()
-                number, behind_ns = self._begin(batch)
+                number, behind_ns = self._register(batch)
             if batch.lines or batch.lost:
                 self._deliver(batch, behind_ns)
             with changed:
-                del self._sent[number]
-                self._sending -= batch.count + batch.lost_count
+                del self._in_flight[number]
+                self._lines_in_flight -= batch.count + batch.lost_count
                 changed.notify_all()
 
     @property
     def _is_pending(self) -> bool:
         """Whether there are lines, or a loss to report, that Cloud Logging has not accepted."""
-        return not self._buffer.is_empty or bool(self._sent) or self._is_collecting
+        return not self._buffer.is_empty or bool(self._in_flight) or self._is_collecting
 
     @property
     def _may_take(self) -> bool:
         """Whether a sender may take a batch: one at a time, or each sender one of a backlog."""
         if self._buffer.is_empty or self._is_collecting:
             return False
-        return not self._sent or self._buffer.has_backlog or self._is_closing
+        return not self._in_flight or self._buffer.has_backlog or self._is_closing
 
-    def _begin(self, batch: Batch) -> tuple[int, int | None]:
-        """Count a batch as being sent.
+    def _register(self, batch: Batch) -> tuple[int, int | None]:
+        """Register a batch as being sent; return its number, and the value of its label `BEHIND`.
 
-        Return its number, and the time of the oldest line that is not accepted yet if that line is
-        older than the batch.
+        That is the time of the oldest line that is not accepted yet; None if no such line is older
+        than the batch.
         """
         first_ns = batch.lines[0].at_ns if batch.lines else time.time_ns()
-        earlier = [first for first in self._sent.values() if first < first_ns]
+        earlier = [oldest for oldest in self._in_flight.values() if oldest < first_ns]
         oldest_ns = self._buffer.oldest_ns
         if oldest_ns is not None and oldest_ns < first_ns:
             earlier.append(oldest_ns)
-        self._batches += 1
-        self._sent[self._batches] = first_ns
-        self._sending += batch.count + batch.lost_count
-        return self._batches, min(earlier, default=None)
+        self._last_number += 1
+        self._in_flight[self._last_number] = first_ns
+        self._lines_in_flight += batch.count + batch.lost_count
+        return self._last_number, min(earlier, default=None)
 
     def _deliver(self, batch: Batch, behind_ns: int | None) -> None:
-        """Repeat until the batch is accepted.
+        """Send a batch until its lines are accepted, or dropped because they are refused.
 
         Of a batch that is refused, only the lines that are the reason are dropped. If the answer
         does not name them, halves of the batch are tried.
         """
         parts = [batch]
-        named = 0
+        named_before = 0  # refused lines of this batch so far
         while parts:
             part = parts.pop()
             error = self._repeat(part, behind_ns)
@@ -292,12 +298,12 @@ class CloudLog:
                 self._restore(part.lost)
             elif refused:
                 lines = [part.lines[index - offset] for index in refused if index >= offset]
-                self._drop_refused(lines, next(iter(refused.values())), named)
-                named += len(lines)
-            elif len(part.lines) == 1 or named >= NAMED_MAX:
+                self._drop_refused(lines, next(iter(refused.values())), named_before)
+                named_before += len(lines)
+            elif len(part.lines) == 1 or named_before >= NAMED_MAX:
                 self._restore(part.lost)
-                self._drop_refused(part.lines, str(error), named)
-                named += len(part.lines)
+                self._drop_refused(part.lines, str(error), named_before)
+                named_before += len(part.lines)
             else:
                 middle = len(part.lines) // 2
                 parts.append(Batch(part.lines[middle:]))
@@ -310,7 +316,7 @@ class CloudLog:
         """
         entries = self._entries(batch, behind_ns)
         for tries, wait in enumerate(backoffs(WAIT_MAX_S), start=1):
-            flushes = self._flushes
+            flush_count = self._flush_count
             try:
                 self._write(entries)
             except HttpError as error:
@@ -318,7 +324,7 @@ class CloudLog:
                 is_refused = not error.transient and error.status not in RETRIED_STATUSES
                 if is_refused or refused_entries(error):
                     if not batch.lines:
-                        self._wait_after_failure(flushes, WAIT_MAX_S)
+                        self._wait_after_failure(flush_count, WAIT_MAX_S)
                     return error
                 if tries == TRIES_BEFORE_WARNING:
                     self._report_problem(
@@ -328,7 +334,7 @@ class CloudLog:
                     first_ns = batch.lines[0].at_ns
                     self._restore([*batch.lost, LostLines(batch.count, first_ns, SHUT_DOWN)])
                     return None
-                self._wait_after_failure(flushes, wait)
+                self._wait_after_failure(flush_count, wait)
             else:
                 self._accepted_at = time.monotonic()
                 self._problem = ""
@@ -340,36 +346,40 @@ class CloudLog:
         for lines in lost:
             self._buffer.record_loss(lines)
 
-    def _drop_refused(self, lines: Sequence[Line], why: str, named: int) -> None:
-        """Count refused lines, and name the first ones. `named`: those of this batch so far."""
+    def _drop_refused(self, lines: Sequence[Line], why: str, named_before: int) -> None:
+        """Count refused lines as missing, and quote them, up to `NAMED_MAX` lines of one batch.
+
+        `named_before`: lines of this batch that were refused before.
+        """
         reason = " ".join(why.split())
-        for line in lines[: max(NAMED_MAX - named, 0)]:
+        quoted = max(NAMED_MAX - named_before, 0)
+        for line in lines[:quoted]:
             text = line.text[:NAMED_CHARS].decode("utf-8", "backslashreplace")
             reason_of_line = f"Cloud Logging refused {text!a} ({reason})"
             self._buffer.record_loss(LostLines(1, line.at_ns, reason_of_line))
-        rest = lines[max(NAMED_MAX - named, 0) :]
+        rest = lines[quoted:]
         if rest:
             count = Batch(rest).count
             lost = LostLines(count, rest[0].at_ns, f"Cloud Logging refused them ({reason})")
             self._buffer.record_loss(lost)
 
-    def _wait_after_failure(self, flushes: int, wait: float) -> None:
+    def _wait_after_failure(self, flush_count: int, wait: float) -> None:
         """Wait `wait` seconds, or until the next call of `flush`, which gets one try at once.
 
-        `flushes`: calls of `flush` before the try that failed.
+        `flush_count`: calls of `flush` before the try that failed.
         """
         with self._buffer.changed:
             self._has_failed = True
-            self._failing += 1
+            self._waiting_retries += 1
             self._buffer.changed.notify_all()
-            self._buffer.changed.wait_for(lambda: self._flushes > flushes, wait)
-            self._failing -= 1
+            self._buffer.changed.wait_for(lambda: self._flush_count > flush_count, wait)
+            self._waiting_retries -= 1
 
     def _write(self, entries: Sequence[object]) -> None:
         """Send one batch. Raises HttpError.
 
-        If all entries are refused, it may be for the resource type. If the other type is accepted,
-        it is used from then on.
+        If all entries are refused, the reason may be the type of the monitored resource: the other
+        type is tried at once. If it is accepted, in whole or in part, it is used from then on.
         """
         resource = self._resources[0]
         try:

@@ -1,5 +1,9 @@
 """The events that this replica reports: vm-ready, replica-exit and maintenance (docs/interfaces.md
 section 2).
+
+`RunState` decides when; here is what the messages contain. The key of an event is the incarnation,
+which is one execution of the program. Under a directive to hold, a replica reports vm-ready and
+waits until all members of its gang, which train together, are ready.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
@@ -16,17 +21,25 @@ from trainmaster.agent.reporting.serial_console import Console
 
 VERSION = 1
 
-# The first and the longest time between two repeats of an event that no directive has answered.
-NO_REPEATS_S = (0.0, 0.0)
-EXIT_REPEATS_S = (600.0, 600.0)  # a replica waits idle for the answer
-RUNNING_REPEATS_S = (600.0, 21_600.0)  # a program that runs needs no answer
-HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-ready
+
+class Repeats(NamedTuple):
+    """Times between two repeats of an event that no directive has answered."""
+
+    first_s: float
+    longest_s: float
+
+
+NO_REPEATS = Repeats(0.0, 0.0)
+EXIT_REPEATS = Repeats(600.0, 600.0)  # a replica waits idle for the answer
+RUNNING_REPEATS = Repeats(600.0, 21_600.0)  # a program that runs needs no answer
+HELD_REPEATS = Repeats(20.0, 600.0)  # all members of a gang wait for the last vm-ready
 
 
 class EventReporter:
     """Publishes events in the background.
 
-    Once Pub/Sub has accepted one, its `accepted` is posted to the inbox.
+    Once Pub/Sub has accepted an event, the function `accepted` that was given with it is called on
+    the main thread.
     """
 
     def __init__(
@@ -36,12 +49,13 @@ class EventReporter:
         self._index = identity.index
         self._inbox = inbox
         self._clock = inbox.clock
-        # vm-ready and replica-exit
         self._incarnation_events = Outbox(publisher, console, inbox.new_condition())
-        # must not wait for the others
+        """vm-ready and replica-exit."""
         self._maintenance_events = Outbox(publisher, console, inbox.new_condition())
+        """A queue of their own: maintenance must not wait for other events."""
         self._started_at = self.now_text()
-        self.finding = ""  # what the preflight has found
+        self.finding = ""
+        """The fault of this machine that the preflight has found; empty: none."""
 
     def start(self) -> None:
         self._inbox.start_thread(self._incarnation_events.run)
@@ -57,22 +71,23 @@ class EventReporter:
     ) -> None:
         """Report a vm-ready.
 
-        `ended`: how the previous program ended; `is_held`: the program does not start yet.
+        `ended`: fields of the exit of the previous program, if it ended by itself. `is_held`: the
+        program does not start yet.
         """
         details: dict[str, object] = {"agent_started_at": self._started_at}
         if ended:
             details["ended"] = ended
         if self.finding:
             details["finding"] = self.finding
-        repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
-        self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats_s))
+        repeats = HELD_REPEATS if is_held else RUNNING_REPEATS
+        self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats))
 
     def report_exit(
         self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
     ) -> None:
         """Report a replica-exit; `details` holds the fields besides the replica's identity."""
         self._incarnation_events.put(
-            self._event("replica_exit", key, details, accepted, EXIT_REPEATS_S)
+            self._event("replica_exit", key, details, accepted, EXIT_REPEATS)
         )
 
     def report_maintenance(
@@ -121,8 +136,9 @@ class EventReporter:
         key: IncarnationKey,
         details: Mapping[str, object],
         accepted: Callable[[], None],
-        repeats_s: tuple[float, float] = NO_REPEATS_S,
+        repeats: Repeats = NO_REPEATS,
     ) -> Event:
+        """Return an event of this replica. `details`: the fields that only this event has."""
         config = self._identity.config
         body: dict[str, object] = {
             "version": VERSION,
@@ -137,24 +153,26 @@ class EventReporter:
         }
         if self._identity.host is not None:
             body["host"] = self._identity.host.number
-        path = (
+        audience = [
+            "trainmaster",
             config.project,
             config.job_id,
-            key.attempt,
+            str(key.attempt),
             config.task_type,
-            self._index,
-            key.incarnation,
-            *([config.tenure_key] if config.tenure_key else []),
-        )
+            str(self._index),
+            str(key.incarnation),
+        ]
+        if config.tenure_key:
+            audience.append(config.tenure_key)
         return Event(
             topic=config.topics[topic],
             key=key,
             body={**body, **details},
-            audience="/".join(["trainmaster", *map(str, path)]),
+            audience="/".join(audience),
             accepted=functools.partial(self._inbox.post, accepted),
             is_final=topic == "replica_exit",
-            repeat_s=repeats_s[0],
-            repeat_max_s=repeats_s[1],
+            repeat_s=repeats.first_s,
+            repeat_max_s=repeats.longest_s,
         )
 
 

@@ -20,6 +20,8 @@ REFUSALS_MAX = 3  # refusals of points in a row after which no more are written
 
 
 class Heartbeat:
+    """The signs of life of one VM."""
+
     def __init__(
         self,
         metadata: MetadataServer,

@@ -1,8 +1,8 @@
-"""Lines waiting to be sent to Cloud Logging: bounded, each with a unique time, and the lost ones
-counted.
+"""Lines waiting to be sent to Cloud Logging (`cloud_log.py`): bounded, each with a unique time, and
+the lost ones counted.
 
 ``put`` is called by the threads that read the program's output, so it is cheap: lines stay in the
-chunks in which they arrived until a batch is taken.
+chunks in which they arrived until a batch is taken. An incarnation is one execution of the program.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LINE_BYTES_MAX = 200 << 10
 STEP_NS = 10
 """Least distance between the times of two lines.
 
-The times end in 1 (or a higher digit, for the pieces of a line), never in 0: Cloud Logging omits
-trailing zeros when it returns times, and gcloud compares times as text.
+The last digit of a time is 1, or higher for further pieces of a long line, but never 0: Cloud
+Logging omits trailing zeros when it returns times, and gcloud compares times as text.
 """
 
 NOT_IN_TIME = "Cloud Logging did not accept them in time"
@@ -89,7 +89,10 @@ class Chunk:
 
 
 class LogBuffer:
-    """When it is full, it drops the oldest chunks and counts their lines."""
+    """A queue of chunks. When it is full, it drops the oldest chunks and counts their lines.
+
+    All methods may be called from any thread. Hold `changed` to read several properties together.
+    """
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class LogBuffer:
         bytes_max: int = BUFFER_BYTES_MAX,
     ) -> None:
         self.changed = threading.Condition()
+        """Notified when there is something to send; guards all fields, here and in `CloudLog`."""
         self.newest_first = False
         """Whether `take` returns the newest lines: there is no time for all of them."""
         self._clock_ns = clock_ns
@@ -109,7 +113,7 @@ class LogBuffer:
 
     def put(self, incarnation_key: IncarnationKey | None, stream: Stream, lines: bytes) -> None:
         with self.changed:
-            before = self._level
+            before = self._sender_state
             now = self._clock_ns() // STEP_NS * STEP_NS + 1
             first_ns = max(now, self._last_ns + STEP_NS)
             chunk = Chunk(first_ns, incarnation_key, stream, lines, lines.count(b"\n"))
@@ -121,7 +125,7 @@ class LogBuffer:
                 self._count(oldest, -1)
                 self.record_loss(LostLines(oldest.count, oldest.first_ns, NOT_IN_TIME))
             # Waking the senders for each line would cost more than sending it.
-            if self._level != before:
+            if self._sender_state != before:
                 self.changed.notify_all()
 
     @property
@@ -140,7 +144,7 @@ class LogBuffer:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether there is more than one request at a time can send soon."""
+        """Whether there are more lines than requests can send soon, one after the other."""
         return (
             self._lines >= BACKLOG_BATCHES * BATCH_LINES_MAX
             or self._bytes >= BACKLOG_BATCHES * BATCH_BYTES_MAX
@@ -189,8 +193,8 @@ class LogBuffer:
                 self.record_loss(LostLines(count, oldest_ns, why))
 
     @property
-    def _level(self) -> tuple[bool, bool, bool]:
-        """What the senders wait for."""
+    def _sender_state(self) -> tuple[bool, bool, bool]:
+        """What the senders wait for: they are woken when it changes."""
         return self.is_empty, self.has_full_batch, self.has_backlog
 
     def _take_part(self, lines_max: int, bytes_max: int) -> tuple[list[Line], int]:
@@ -200,7 +204,8 @@ class LogBuffer:
         texts = chunk.lines.split(b"\n")[:-1]
         taken = size = 0
         for text in reversed(texts) if self.newest_first else texts:
-            if taken and (taken >= lines_max or size >= bytes_max):
+            is_full = taken >= lines_max or size >= bytes_max
+            if taken and is_full:
                 break
             taken += 1
             size += len(text) + 1

@@ -1,5 +1,8 @@
-"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest also until a
-directive answers it.
+"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest again and again
+until a directive answers it.
+
+`events.py` makes the events. A directive, in the VM's metadata, is the control plane's order to run
+an incarnation, which is one execution of the program; it answers all events of earlier ones.
 """
 
 from __future__ import annotations
@@ -28,11 +31,9 @@ LOG_FLUSH_MAX_S = 120.0
 
 Only a program that printed faster than Cloud Logging accepts needs more than a moment.
 """
-RETRY_MAX_S = 30.0
-
-
+RETRY_MAX_S = 30.0  # longest wait between two tries of an event
 PROBLEM_CHARS = 200
-"""Of the reason why Cloud Logging does not accept the log."""
+"""Longest text of the reason why Cloud Logging does not accept the log."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,8 @@ class Outbox:
         Lines that are only late arrive after the exit, or are counted in the log.
         """
         unlogged = self._console.unlogged()
-        if not event.is_final or not (unlogged.lines and unlogged.problem):
+        has_refused_lines = bool(unlogged.lines and unlogged.problem)
+        if not event.is_final or not has_refused_lines:
             return event
         more = {"unlogged_lines": unlogged.lines, "log_problem": unlogged.problem[:PROBLEM_CHARS]}
         return replace(event, body={**event.body, **more})
@@ -187,7 +189,7 @@ class Outbox:
             self._changed.wait(wait_s)
 
     def _is_dropped(self, head: Event) -> bool:
-        """Whether the event that was the first one is not to be published any more."""
+        """Whether the event that was the first in the queue is not to be published any more."""
         with self._changed:
             return not self._events or self._events[0] is not head
 

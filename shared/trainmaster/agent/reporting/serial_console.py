@@ -11,8 +11,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+LINE_BYTES_MAX = 60 << 10
+"""Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout,
+stops reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues
+149 and 215 of GoogleCloudPlatform/guest-agent.
+"""
+
 
 def never() -> bool:
+    """Answer `is_needless` for callers that wait in any case."""
     return False
 
 
@@ -51,13 +58,6 @@ class LogSink(Protocol):
 
     def close(self, timeout: float) -> None:
         """Deliver what can be delivered within `timeout` seconds, and then how much is missing."""
-
-
-LINE_BYTES_MAX = 60 << 10
-"""Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout,
-stops reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues
-149 and 215 of GoogleCloudPlatform/guest-agent.
-"""
 
 
 class Stream(Enum):

@@ -11,6 +11,8 @@ from trainmaster.agent.setup.setup_errors import new_setup_error
 
 
 class CancellableRunner:
+    """Runs the helper programs of the setup, such as pip and apt-get, until `cancel`."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = False

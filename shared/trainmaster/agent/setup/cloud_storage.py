@@ -1,4 +1,4 @@
-"""Reading objects from Cloud Storage."""
+"""Reading objects from Cloud Storage, and writing small ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredObject:
 
 
 class StorageReader:
-    """Each method retries transient errors, and raises SetupError."""
+    """Methods retry transient errors and raise SetupError, unless they say otherwise."""
 
     def __init__(self, storage: GoogleApi, retrier: Retrier) -> None:
         self._storage = storage
@@ -81,7 +81,7 @@ class StorageReader:
         return self._retrier.call(f"read {uri}", "DownloadError", call)
 
     def store_text(self, uri: str, text: bytes) -> None:
-        """Write an object, in one try. Raises HttpError."""
+        """Write an object, in one try. Raises HttpError, not SetupError."""
         bucket, name = split_uri(uri)
         path = f"/upload/storage/v1/b/{_quote(bucket)}/o?uploadType=media&name={_quote(name)}"
         self._storage.call(
@@ -111,7 +111,7 @@ class StorageReader:
     def is_empty(self, folder: str) -> bool:
         """Return whether there is no object below a folder, by one call in one try.
 
-        Raises HttpError.
+        Raises HttpError, not SetupError.
         """
         bucket, prefix = split_uri(folder.rstrip("/") + "/")
         query = {"prefix": prefix, "fields": "items(name)", "maxResults": "1"}

@@ -46,6 +46,8 @@ _PERMANENT = re.compile(
 
 
 class EngineInstallation:
+    """Installs docker, and what its containers need to use the VM's GPUs."""
+
     def __init__(
         self,
         runner: CancellableRunner,
@@ -65,7 +67,7 @@ class EngineInstallation:
     def run(self, vm: str) -> ContainerEngine:
         """Install docker and return it.
 
-        Raises SetupError. May be repeated. `vm`: the label of its containers.
+        `vm`: name of this VM, the label of its containers. Raises SetupError. May be repeated.
         """
         environ = self._workspace.environ
         if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
@@ -94,7 +96,7 @@ class EngineInstallation:
             _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
 
     def _add_nvidias_archive(self) -> None:
-        """Tell apt of NVIDIA's archive, with the key that signs it."""
+        """Add NVIDIA's archive to the sources of apt, with the key that signs it."""
         address = f"{self._nvidia}/gpgkey"
         try:
             with urlopen(address, timeout=_KEY_S) as response:  # noqa: S310 - an https address

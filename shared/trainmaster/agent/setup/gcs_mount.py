@@ -79,7 +79,11 @@ def is_lost_upload(line: str) -> bool:
 
 
 class GcsMount:
-    """Used by one thread at a time: that of the setup, then the one that waits for the program."""
+    """What this VM has at /gcs, for one program after the other.
+
+    Call `mount` before a program starts, `on_death` while it runs, and `settle` after its end. Used
+    by one thread at a time: that of the setup, then the one that waits for the program.
+    """
 
     def __init__(
         self,
@@ -100,8 +104,8 @@ class GcsMount:
         self._is_emulated = EMULATED in workspace.environ
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
-        self._settled: subprocess.Popen[str] | None = None
-        """The gcsfuse whose end is expected."""
+        self._ending: subprocess.Popen[str] | None = None
+        """The gcsfuse that `settle` ends, so that its end is no surprise."""
         self._errors: list[str] = []
         """Lines of gcsfuse's log about uploads that failed."""
 
@@ -145,7 +149,7 @@ class GcsMount:
 
         def watch() -> None:
             status = process.wait()
-            if process is not self._settled:
+            if process is not self._ending:
                 self._workspace.log(f"gcsfuse ended with status {status}: ending the program.")
                 end()
 
@@ -160,7 +164,7 @@ class GcsMount:
         process = self._process
         if process is None:
             return program_exit
-        self._settled = process
+        self._ending = process
         problem = self._end_gcsfuse(process)
         if not problem and self._errors and program_exit.exit_status == 0:
             problem = (

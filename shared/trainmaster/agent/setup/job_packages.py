@@ -75,7 +75,11 @@ class JobPackages:
     def _run_pip(
         self, options: Sequence[str], packages: Sequence[Path], kept: Sequence[str] = ()
     ) -> None:
-        """Install the packages together. `kept`: further options of pip. Raises SetupError."""
+        """Install the packages together. Raises SetupError.
+
+        `kept`: options with which pip keeps the frameworks' builds. pip builds a wheel of each
+        source package, in an environment of its own (isolated) or with this VM's setuptools.
+        """
         sources = [package for package in packages if package.suffix != ".whl"]
         is_isolated = not all(builds_without_isolation(source) for source in sources)
         building = [NO_ISOLATION] if sources and not is_isolated else []

@@ -12,6 +12,8 @@ KEY = "instance/attributes/trainmaster-package-index"
 
 
 class PackageIndex:
+    """The index that the VM's metadata names, if any."""
+
     def __init__(self, metadata: MetadataServer, retrier: Retrier) -> None:
         self._metadata = metadata
         self._retrier = retrier
@@ -19,10 +21,8 @@ class PackageIndex:
     def environment(self) -> dict[str, str]:
         """Return the variables that make pip use the index; none without an index.
 
-        Raises SetupError.
-
-        The token in the URL lasts about an hour, so ask before each run of pip. pip does not print
-        it.
+        The token in the URL lasts about an hour, so call this before each run of pip. pip does not
+        print the token. Raises SetupError.
         """
         return self._retrier.call(
             "read the package index from the metadata", "PackageError", self._environment

@@ -1,11 +1,14 @@
-"""Packages in layers, on VMs that one job after another uses.
+"""Python packages in layers, on VMs that one job after another uses.
 
     layers/runtime-HASH   what pip adds to the image: HASH of the runtime's requirements
     layers/job-HASH       the job's packages and their dependencies: HASH of both
 
-Each is a folder for `pip install --user`, and a `.pth` file of the upper one lists the lower one. A
-job with equal packages needs no pip; one with an edited program gets another upper layer. A layer
-that a program has changed is built again, so what works on a taken VM works on a new one.
+Each is a folder for `pip install --user`. The layer of the job is the upper one; its `.pth` file
+lists the lower one, so that Python finds the packages of both. A job with equal packages needs no
+pip; one with an edited program gets another upper layer.
+
+A seal is a hash of a complete layer's files. A layer that a program has changed no longer has its
+seal and is built again, so what works on a VM that another job has used works on a new one.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from pathlib import Path
 
 USER_BASE = "PYTHONUSERBASE"
 SEALS = "seals.json"
-"""File with what each complete layer contained, as a hash, by its name."""
+"""File with the seal of each complete layer, by the layer's name."""
+LOWER = "lower"
+"""File in the upper layer with the path of the lower one."""
 
 
 def user_base() -> Mapping[str, str]:
@@ -37,18 +42,18 @@ def program_folders() -> Sequence[str]:
     return [f"{folder}/bin" for folder in (upper, *others)]
 
 
-LOWER = "lower"
-"""File in the upper layer with the path of the lower one."""
-
-
 class PackageLayers:
+    """The two layers of one job. Call `install` once per VM, or `enter` after a restart."""
+
     def __init__(self, work: Path, runtime: Sequence[str], packages: Sequence[str]) -> None:
         """`runtime`: pip's requirements. `packages`: URIs of the job's packages."""
         self._folder = work / "layers"
         self._lower = self._folder / f"runtime-{_hash([sys.version, *runtime])}"
         self._upper = self._folder / f"job-{_hash([sys.version, *runtime, '', *packages])}"
         self._is_fixed = all("#" in uri for uri in packages)
-        """Whether the URIs name the content of the packages, and not only their place."""
+        """Whether each URI names a version: otherwise the packages may have changed since they were
+        installed.
+        """
 
     def enter(self) -> None:
         """Let this process and its programs use the layers, which were installed before."""

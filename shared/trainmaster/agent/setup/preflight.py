@@ -1,9 +1,9 @@
 """The preflight: whether the machine has a fault that would fail the program.
 
-What is unknown is no evidence.
-
-docs/preflight.md says what is a fault. Each one must be found twice. The checks run beside the rest
-of the set-up; what takes longer than `LIMIT_S` has found nothing.
+`setup.py` starts it with each preparation of a program, and asks for the result at the end. The
+checks run in threads beside the rest of the set-up; a check that takes longer than `LIMIT_S` has
+found nothing. docs/preflight.md says what is a fault. Each fault must be found twice, and what
+cannot be determined is no fault.
 """
 
 from __future__ import annotations
@@ -55,10 +55,13 @@ _XID = re.compile(r"NVRM: (Xid \([^)]+\): (\d+)\b.{,100})")
 
 @dataclass
 class Preflight:
+    """The checks of one machine. Call `start`, and then `failure`, for each program."""
+
     config: VmConfig
     workspace: Workspace
     metadata: MetadataServer
     pause: Callable[[float], object]
+    """Sleeps for a number of seconds."""
     finding: str = ""
     """What the last preflight has found; empty: nothing."""
     leftover: str = ""
@@ -66,6 +69,13 @@ class Preflight:
     is off.
     """
     _threads: list[threading.Thread] = field(default_factory=list)
+    """One for each check that was started."""
+    _found: list[str] = field(default_factory=list)
+    """Faults that the checks have found so far. A list for each start: a check that was given up
+    writes to an old one.
+    """
+    _deadline: float = 0.0
+    """When checks are given up, by the monotonic clock."""
 
     def start(self, *, is_first: bool) -> None:
         """Start the checks. `is_first`: no program has run on this VM yet."""
@@ -77,7 +87,7 @@ class Preflight:
         if is_on and gpus:
             checks.append(lambda: describe_gpus(gpus, self._output(ECC), self._output(ROWS)))
             checks.append(lambda: describe_xid(self._output(("dmesg",))))
-        self._found: list[str] = []
+        self._found = []
         self._deadline = time.monotonic() + LIMIT_S
         self._threads = [
             threading.Thread(target=self._examine, args=(check, self._found), daemon=True)
@@ -93,11 +103,13 @@ class Preflight:
         """
         for thread in self._threads:
             thread.join(max(0.0, self._deadline - time.monotonic()))
-        found = [self.leftover] if self.leftover else []
-        self.finding = "; ".join([*found, *(self._found if self._threads else [])])
+        faults = [self.leftover] if self.leftover else []
+        faults += self._found
+        self.finding = "; ".join(faults)
         if self.finding:
             self.workspace.log(f"This machine failed the preflight: {self.finding}.")
-        if not self.finding or (self.config.preflight != "on" and not self.leftover):
+        prevents_start = self.config.preflight == "on" or self.leftover
+        if not self.finding or not prevents_start:
             return None
         return new_setup_error(UNFIT, self.finding, transient=True).failure
 

@@ -1,4 +1,7 @@
-"""What the last job has left on a VM that another job has taken, and its removal.
+"""What the last job has left on a VM that another job has taken over, and its removal.
+
+`main.py` calls `remember_first_files` for the first job of a VM that several jobs may use, one
+after the other, and `clean` when the agent of a later job starts there:
 
     processes      all that the startup script has ever started, and containers
     files          the agent's folders; what has appeared in the folders for temporary files since
@@ -8,8 +11,8 @@
     packages       are in layers (`package_layers`)
 
 The home directory, caches and container images stay on purpose. A program is root and could hide
-what it leaves: this protects from accidents. So only jobs of one owner take each other's VMs.
-Cleaning may be repeated. What is left after it is a finding, and the VM is replaced.
+what it leaves, so this protects against accidents only: all jobs that use a VM have the same owner.
+Cleaning may be repeated. What is left after it is a fault of the machine, and the VM is replaced.
 """
 
 from __future__ import annotations
@@ -69,18 +72,24 @@ def clean(
     remove_containers: Callable[[], int],
     pause: Callable[[float], object] = time.sleep,
 ) -> str:
-    """Remove what the last job has left; return what is still left, empty: nothing."""
+    """Remove what the last job has left; return in words what is still left, empty: nothing.
 
-    def running() -> list[int]:
+    `remove_containers` returns how many containers it has removed.
+    """
+
+    def find_processes() -> list[int]:
         return machine_processes(workspace.environ)
 
-    killed = kill_all(running)
+    killed = kill_all(find_processes)
     removed = remove_containers()
     workspace.log(
         "Another job has taken this VM. Ended"
         f" {killed} processes and {removed} containers that the last job has left."
     )
-    findings = [f"{len(running())} processes of the last job cannot be ended"] if running() else []
+    findings: list[str] = []
+    survivors = find_processes()
+    if survivors:
+        findings.append(f"{len(survivors)} processes of the last job cannot be ended")
     for path in _left_files(workspace):
         _remove(path)
         if os.path.lexists(path):
@@ -90,6 +99,9 @@ def clean(
 
 
 def _left_files(workspace: Workspace) -> Iterable[Path]:
+    """Yield the files and folders of the last job, in the agent's folder and in those for temporary
+    files.
+    """
     for path in workspace.work.iterdir():
         if path.name not in KEPT:
             yield path

@@ -19,6 +19,8 @@ _PINNED = re.compile(
 
 
 class RuntimePackages:
+    """Installs the requirements of the runtime version that are missing."""
+
     def __init__(self, pip: Pip, workspace: Workspace) -> None:
         self._pip = pip
         self._workspace = workspace

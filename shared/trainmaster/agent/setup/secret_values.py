@@ -17,6 +17,8 @@ _NAME = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/
 
 
 class SecretReader:
+    """Reads secrets from Secret Manager, with the VM's own account."""
+
     def __init__(self, secret_manager: GoogleApi, retrier: Retrier, project: str) -> None:
         """`project`: for secrets whose names contain none."""
         self._secret_manager = secret_manager

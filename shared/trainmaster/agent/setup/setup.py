@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 class Setup:
+    """What must be done before a program can start. The agent calls `prepare` for each start."""
+
     def __init__(  # noqa: PLR0913 - the parts that it uses
         self,
         identity: AgentIdentity,
@@ -70,10 +72,10 @@ class Setup:
         self.preflight = Preflight(self._config, workspace, metadata, pause, leftover=leftover)
 
     def prepare(self, *, is_installed: bool) -> SetupResult:
-        """Prepare one start. May be repeated.
+        """Prepare one start; return the secrets of the program, or why it cannot start.
 
-        `is_installed`: the packages were installed before. It takes long, so call it on a thread of
-        its own.
+        `is_installed`: the packages were installed before, on this VM for this job. It may be
+        repeated. It takes long, so call it on a thread of its own.
         """
         self._workspace.log(task_line(self._identity))
         try:

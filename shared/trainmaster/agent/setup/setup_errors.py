@@ -36,6 +36,11 @@ def new_setup_error(
     exit_status: int | None = None,
     tail: str = "",
 ) -> SetupError:
+    """Return the error of a failed setup.
+
+    `transient`: whether another try may succeed. `exit_status`: of pip or the container engine.
+    `tail`: the end of their output; the message, if it is empty.
+    """
     error = {"type": error_type, "message": message[:MESSAGE_CHARS], "frame": ""}
     cause = "setup" if transient else "install"
     return SetupError(SetupFailure(cause, exit_status, error, tail or message[-TAIL_CHARS:]))

@@ -21,6 +21,8 @@ RETRY_MAX_S = 600.0
 
 
 class SelfDelete:
+    """The deletion of the node that this host belongs to. Start `run` in a thread of its own."""
+
     def __init__(
         self,
         node: str,

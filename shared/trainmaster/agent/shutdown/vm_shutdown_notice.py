@@ -5,9 +5,10 @@ time.
                                       └─► it runs on, until REPLACEMENT_S ───┘
                                           before the window
 
-The maintenance event (docs/interfaces.md section 2) makes the control plane replace the VM. It is
-reported once for each cause. If the whole notice is shorter than a replacement takes, it is
-reported at once, while the program saves.
+A *window* is the time from which Google may stop the VM; the metadata server announces it. The
+maintenance event, a message of the agent (docs/interfaces.md section 2), makes the control plane
+replace the VM: the VM is *given up*. It is reported once for each cause. If the whole notice is
+shorter than a replacement takes, it is reported at once, while the program saves.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ PREEMPTION_NOTICE_S = 30.0
 LAST_S = 5.0
 """The time at the end of a short notice that is left for the report."""
 SAVE_S = 20.0
-"""From the shutdown of a VM to SIGTERM for a program that saves.
+"""From the beginning of a VM's shutdown to SIGTERM for a program that saves.
 
-It leaves `LAST_S` before SIGKILL.
+Enough is left of the VM's last 30 seconds for `LAST_S` between SIGTERM and SIGKILL.
 """
 SKEW_MAX_S = 1.0
 """How far apart the shutdown of a VM and its notice may arrive."""
@@ -57,7 +58,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d)
 
 
 class VmShutdownNotice:
-    """Use it on the main thread only."""
+    """What is known about the end of this VM. `agent.py` uses it, on the main thread only."""
 
     def __init__(
         self,
@@ -70,11 +71,12 @@ class VmShutdownNotice:
         notice_s: float,
         is_gang: bool = False,
     ) -> None:
-        """`reported_causes`: reported by an earlier agent on this VM.
+        """`reported_causes`: `preemption` and `maintenance`, as far as an earlier agent on this VM
+        has reported them.
 
         `request_save` signals the program and returns whether one is running. `report` reports a
-        cause. `notice_s`: NOTICE_S or GPU_NOTICE_S. `is_gang`: all members of the job save, and
-        need the rest even of a short notice.
+        cause. `notice_s`: NOTICE_S or GPU_NOTICE_S. `is_gang`: all members of the job save
+        together, for which they need the rest even of a short notice.
         """
         self._inbox = inbox
         self._console = console
@@ -85,11 +87,15 @@ class VmShutdownNotice:
         self._is_gang = is_gang
         self._clock = inbox.clock.now_s
         self._windows: dict[str, float] = {}
-        """For each source, the time from which the VM may stop."""
+        """For each source of an announcement, the time from which the VM may stop, in seconds since
+        1970, as all times here.
+        """
         self._upcoming = ""
+        """The latest value of upcoming-maintenance."""
         self._announced = False
         self._announced_at = 0.0
         self._shutdown_at: float | None = None
+        """When the shutdown of the VM began; None: it has not."""
 
     def watch(self) -> None:
         self._inbox.watch("instance/maintenance-event", self.on_maintenance_event)
@@ -133,8 +139,8 @@ class VmShutdownNotice:
         return limit_s - (self._clock() - self._shutdown_at)
 
     def within(self, grace_s: float) -> float:
-        """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had
-        time to save.
+        """Return the seconds between SIGTERM and SIGKILL: `grace_s`, less the time that the program
+        has had to save since the shutdown began, but at least `LAST_S`.
         """
         past_s = 0.0
         if self._is_gang and self._shutdown_at is not None:

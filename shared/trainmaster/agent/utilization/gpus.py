@@ -1,4 +1,4 @@
-"""Use of the GPUs, from one run of nvidia-smi for each sample."""
+"""Use of the GPUs, from one run of nvidia-smi for each sample of the utilization monitor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""CPU time and memory of this machine, from the kernel's files.
+"""CPU time and memory of this machine, from the kernel's files, for the utilization monitor.
+
+`find_machine` chooses how to measure:
 
 WholeMachine     /proc: a VM, or a host of a TPU slice, with everything that runs there
 OwnCgroup        cgroup v2: the agent runs in a container, which is its machine
@@ -14,7 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from trainmaster.agent.program.process_table import descendants, read_stats
+from trainmaster.agent.program.process_table import (
+    CPU_TIMES,
+    RESIDENT_PAGES,
+    descendants,
+    read_stats,
+)
 
 EMULATED_VM = "TRAINMASTER_EMULATED_VM"
 """Set in all processes of a VM of the local stack."""
@@ -42,6 +49,8 @@ class MachineReading:
 
 
 class Machine(Protocol):
+    """What is measured: a whole VM, a container, or some processes."""
+
     has_own_network: ClassVar[bool]
     """Whether the traffic of the interfaces is the machine's own."""
 
@@ -125,12 +134,12 @@ class OwnProcesses:
         tree = descendants({self._pid}, stats)
         others = {pid for pid in self._processes() if pid in stats}.difference(tree)
         container_s = _cpu_s(stats, others)
-        if container_s < self._container_s:
+        if container_s < self._container_s:  # another container has begun
             self._ended_s += self._container_s
         self._container_s = container_s
         cpu_s = _cpu_s(stats, tree) + self._ended_s + container_s
-        self._cpu_s = max(self._cpu_s, cpu_s)
-        resident_pages = sum(int(stats[pid][21]) for pid in (*tree, *others))
+        self._cpu_s = max(self._cpu_s, cpu_s)  # a process that left the tree must not reduce it
+        resident_pages = sum(int(stats[pid][RESIDENT_PAGES]) for pid in (*tree, *others))
         total = read_memory_info(self._proc)["MemTotal"]
         memory = min(resident_pages * PAGE_BYTES / total, 1.0)
         return MachineReading(self._cpu_s, float(_cpu_count()), memory)
@@ -175,8 +184,7 @@ def read_fields(path: Path) -> dict[str, str]:
 
 def _cpu_s(stats: Mapping[int, Sequence[bytes]], pids: Iterable[int]) -> float:
     """Return the CPU time of processes and of their ended children."""
-    # utime, stime, cutime, cstime
-    return sum(int(field) for pid in pids for field in stats[pid][11:15]) / TICKS_PER_S
+    return sum(int(field) for pid in pids for field in stats[pid][CPU_TIMES]) / TICKS_PER_S
 
 
 def _cpu_count() -> int:

@@ -1,4 +1,5 @@
-"""The use of this machine, sampled every 15 seconds and sent to Cloud Monitoring every minute.
+"""The use of this machine's processors, memory, GPUs and network, sampled every 15 seconds and sent
+to Cloud Monitoring every minute, with the program's progress.
 
     sample ── sample ── sample ── sample ──► means ──► ReportQueue ──► timeSeries.create
       15 s      15 s      15 s
@@ -67,7 +68,11 @@ def read_interval(metadata: MetadataServer) -> float | None:
 
 
 class UtilizationMonitor:
-    """Start `run` in a thread of its own. `finish_interval` may be called from any thread."""
+    """Samples and reports until the VM ends.
+
+    Start `run` in a thread of its own. `finish_interval` and `await_last_report` may be called from
+    any thread.
+    """
 
     def __init__(
         self,
@@ -138,6 +143,10 @@ class UtilizationMonitor:
         self._is_complete.set()
 
     def _measure(self) -> None:
+        """Sample and send without end; after the end of a program, send at once what was measured.
+
+        At once: as soon as Cloud Monitoring accepts another point of the series.
+        """
         start_ns = time.time_ns()
         first = self._sample()
         averages = Averages(first)
@@ -155,7 +164,8 @@ class UtilizationMonitor:
             # A report may be half a sampling period early. After the next sample it would be late
             # by more than that.
             is_due = waited_s >= self._interval_s - self._sample_s / 2
-            if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
+            is_last_due = program_ended and waited_s >= DISTANCE_MIN_S
+            if is_due or is_last_due:
                 self._send(averages, start_ns)
                 if program_ended:
                     self._queue.count_missing()
@@ -196,9 +206,9 @@ class UtilizationMonitor:
 
 
 def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:
-    """Return what writes the point of the series `agent/alive` for a time in RFC 3339.
+    """Return the function that writes a point of the series `agent/alive`, a heartbeat.
 
-    It raises HttpError.
+    It takes the time of the point in RFC 3339, and raises HttpError.
     """
     path = _path(identity)
     origin = SeriesOrigin.of(identity)

@@ -19,6 +19,8 @@ everywhere.
 
 
 class ReportQueue:
+    """The reports of one machine, for the utilization monitor."""
+
     def __init__(self, post: Callable[[bytes], object], log: Callable[[str], None]) -> None:
         """`post` sends the body of one ``timeSeries.create`` and raises HttpError."""
         self._post = post

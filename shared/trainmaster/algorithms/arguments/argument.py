@@ -1,4 +1,9 @@
-"""One argument of an algorithm, and what is wrong with a value."""
+"""One argument of an algorithm, and what is wrong with a value.
+
+Each algorithm has a table of arguments (`tables.py`). The control plane checks a job with it when
+the job is submitted, and the program reads its own command line with it (`parse.py`). The *service*
+is AI Platform Training, whose built-in algorithms these replace.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +44,8 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
+    """A row of a table of arguments."""
+
     name: str
     kind: Kind
     help: str
@@ -111,11 +118,14 @@ class Argument:
 
     def _read_number(self, text: str) -> int | float:
         number = float(text)
-        if not math.isfinite(number) or (self.kind is Kind.INTEGER and number != int(number)):
+        if not math.isfinite(number):
             raise ValueError
-        if self.low is not None and (number < self.low or (self.is_open and number == self.low)):
+        if self.kind is Kind.INTEGER and number != int(number):
             raise ValueError
-        if self.high is not None and number > self.high:
+        is_excluded_end = self.is_open and number == self.low
+        is_too_low = self.low is not None and (number < self.low or is_excluded_end)
+        is_too_high = self.high is not None and number > self.high
+        if is_too_low or is_too_high:
             raise ValueError
         return int(number) if self.kind is Kind.INTEGER else number
 

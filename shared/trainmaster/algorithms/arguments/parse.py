@@ -23,6 +23,8 @@ from ..arguments.argument import (
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
+    """What a command line says."""
+
     values: dict[str, Value]
     """The value of each argument of the table, with defaults."""
     notes: tuple[ArgumentNote, ...]
@@ -77,7 +79,9 @@ def parse_arguments(
 def _pairs(
     table: ArgumentTable, tokens: Sequence[str], problems: list[ArgumentProblem]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the command line."""
+    """Yield the name and the text of each argument of the command line; note what is malformed in
+    `problems`.
+    """
     rest = list(tokens)
     while rest:
         token = rest.pop(0)
@@ -93,12 +97,9 @@ def _pairs(
         argument = table.find(name)
         is_flag = argument is not None and argument.kind is Kind.FLAG
         if not has_value:
-            next_is_value = (
-                bool(rest)
-                and not rest[0].startswith("--")
-                and (not is_flag or rest[0].lower() in BOOLEANS)
-            )
-            if next_is_value:
+            following = rest[0] if rest else "--"
+            may_follow = not is_flag or following.lower() in BOOLEANS
+            if may_follow and not following.startswith("--"):
                 text = rest.pop(0)
             elif is_flag:
                 text = "true"
@@ -141,9 +142,7 @@ def _example(argument: Argument) -> str:
         argument.kind, "1"
     )
     default = argument.default
-    shown = (
-        fallback
-        if default is None or isinstance(default, bool | tuple) or default == ""
-        else f"{default}"
-    )
-    return f"--{argument.name}={shown}"
+    is_shown = isinstance(default, int | float | str) and not isinstance(default, bool)
+    if not is_shown or default == "":
+        return f"--{argument.name}={fallback}"
+    return f"--{argument.name}={default}"

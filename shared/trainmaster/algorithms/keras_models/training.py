@@ -1,4 +1,7 @@
-"""The training loop of the Keras algorithms: steps, evaluations, summaries and checkpoints."""
+"""The training loop of the Keras algorithms: steps, evaluations, summaries and checkpoints.
+
+`learner.py` calls `fit`. A restarted job continues at its last checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,9 @@ def step_count(values: Values, rows: int) -> int:
 def fit(
     model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[str, float]]
 ) -> int:
-    """Train the compiled model, and return the number of steps done.
+    """Train the compiled model, and return the number of steps done, with those before a restart.
 
-    A restarted job continues at its checkpoint.
-
-    `evaluate` returns the metrics that are printed and reported from time to time.
+    `evaluate` returns the metrics that are printed and reported every `eval_frequency_secs`.
     """
     batch = min(integer_in(values, "batch_size"), len(training))
     total = step_count(values, len(training))

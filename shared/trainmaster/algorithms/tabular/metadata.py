@@ -24,6 +24,8 @@ VERSION: Final = 1
 
 
 class ColumnType(StrEnum):
+    """What the values of a column are."""
+
     NUMERICAL = "numerical"
     CATEGORICAL = "categorical"
 
@@ -59,6 +61,8 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column of the data, other than the target."""
+
     index: int
     """Position in the CSV file, from 0; the target has position 0."""
     type: ColumnType
@@ -77,6 +81,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """The first column, which a model learns to predict."""
+
     type: ColumnType
     classes: tuple[str, ...] = ()
     """Classes in the order of their numbers; empty for regression."""
@@ -86,6 +92,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
+    """All columns of the data."""
+
     target: Target
     columns: tuple[Column, ...] = field(default=())
     """All columns except the target."""

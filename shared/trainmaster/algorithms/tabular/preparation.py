@@ -29,6 +29,8 @@ PARTS: Final = ("training", "validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
+    """The data of a run, as the algorithms read them."""
+
     metadata: Metadata
     tables: dict[str, pd.DataFrame]
     """One for each of PARTS, with one column per column of the files; a table may have no rows."""
@@ -90,6 +92,7 @@ def _split(tables: dict[str, pd.DataFrame], values: Values) -> dict[str, pd.Data
 
 
 def _drop_rows(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
+    """Return the rows that have a target, and enough values. `name`: the table's, for messages."""
     features = [column.index for column in metadata.features]
     is_kept = (table[features].isna().mean(axis=1) <= MISSING_SHARE_MAX) & table[0].notna()
     dropped = len(table) - int(is_kept.sum())
@@ -102,6 +105,7 @@ def _drop_rows(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFra
 
 
 def _refuse_missing(table: pd.DataFrame, metadata: Metadata, name: str) -> None:
+    """Raise DataError if a value of the target or of a feature is missing."""
     for index in (0, *(column.index for column in metadata.features)):
         missing = int(table[index].isna().sum())
         if missing:

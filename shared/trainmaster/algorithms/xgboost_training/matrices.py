@@ -18,6 +18,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
+    """The rows of a table, or a replica's share of them."""
+
     features: Array
     """One row per row, NaN for missing values."""
     targets: Array
@@ -67,9 +69,7 @@ def check_labels(targets: Array, values: Values) -> None:
     if objective.startswith("multi:"):
         classes = values["num_class"]
         largest = int(targets.max())
-        if isinstance(classes, int) and (
-            largest >= classes or targets.min() < 0 or (targets % 1).any()
-        ):
+        if isinstance(classes, int) and not _are_class_numbers(targets, classes):
             problem = (
                 f"the target has classes up to {largest}, and {objective} with"
                 f" --num_class={classes} needs whole"
@@ -84,3 +84,9 @@ def check_labels(targets: Array, values: Values) -> None:
             f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another"
             " objective"
         )
+
+
+def _are_class_numbers(targets: Array, classes: int) -> bool:
+    """Return whether the targets are whole numbers from 0 to `classes` - 1."""
+    is_in_range = targets.min() >= 0 and targets.max() < classes
+    return bool(is_in_range and not (targets % 1).any())

@@ -12,6 +12,8 @@ REPAIR_IT: Final = "run `terraform apply` in infra/, which repairs it"
 
 
 class Status(StrEnum):
+    """The result of a check, as its line begins."""
+
     OK = "ok"
     FIX = "FIX"
     LIMIT = "!"
@@ -45,10 +47,12 @@ class Finding:
 
 
 def ok(what: str) -> Finding:
+    """Report that nothing is wrong."""
     return Finding(Status.OK, what)
 
 
 def problem(what: str, fix: str) -> Finding:
+    """Report what must be repaired. It changes the exit status."""
     return Finding(Status.FIX, what, fix)
 
 

@@ -49,8 +49,6 @@ INSTALLER_PERMISSIONS: Final = (
 
 Those of APIs that it enables itself are not known before.
 """
-
-
 _PROJECT_ID: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 """As infra/variables.tf has it."""
 _GCLOUD_S: Final = 20.0

@@ -76,13 +76,13 @@ def joined_argument_words(argument: str) -> str:
 
 
 def _check_module(program: Program, objects: Objects, staged: Objects | None) -> Iterator[Finding]:
-    """Look for the module in the packages.
-
-    One whose parent package is in none of them may be a dependency's.
+    """Yield whether a package of the job has the module; nothing if a dependency may have it,
+    because its parent package is in no package of the job.
     """
     files: set[str] = set()
     found: set[str] = set()
-    for uri in (uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)):
+    own_uris = [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
+    for uri in own_uris:
         source = staged if staged and staged.read(uri, max_bytes=1) else objects
         try:
             content = source.read(uri, max_bytes=PACKAGE_BYTES_MAX + 1)

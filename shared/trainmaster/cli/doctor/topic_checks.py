@@ -65,16 +65,13 @@ def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
 
 
 def _delivery_problems(subscription: Subscription) -> Iterator[str]:
+    """Yield what is wrong with a subscription, as predicates of it."""
     if not subscription.endpoint:
         yield "has no push endpoint"
-    if (
-        subscription.dead_letter != name_in_installation(topics.DEAD_LETTER)
-        or subscription.attempts_max < ATTEMPTS_MIN
-    ):
-        yield (
-            f"does not move messages to {name_in_installation(topics.DEAD_LETTER)} after"
-            f" {ATTEMPTS_MIN} or more deliveries"
-        )
+    dead_letter = name_in_installation(topics.DEAD_LETTER)
+    has_dead_letter = subscription.dead_letter == dead_letter
+    if not has_dead_letter or subscription.attempts_max < ATTEMPTS_MIN:
+        yield f"does not move messages to {dead_letter} after {ATTEMPTS_MIN} or more deliveries"
     if subscription.expires:
         yield "expires when it is not used"
     if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:

@@ -71,8 +71,11 @@ class _Copy:
     """What is known about a local copy."""
 
     generation: int
+    """Generation of the object in Cloud Storage that was copied."""
     size: int
+    """In bytes."""
     crc: int
+    """CRC32C of the whole file."""
 
 
 @dataclass(slots=True)
@@ -129,7 +132,7 @@ class Mirror:
             return False
 
     def _copy(self, path: str, stored: StoredFile) -> bool:
-        """Append what is new, or copy the whole.
+        """Append what is new, or copy the whole file if its beginning has changed.
 
         False: the object has been replaced, which the next update sees.
         """

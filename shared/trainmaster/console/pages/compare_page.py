@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from trainmaster.console.pages.job_page import find_job
 from trainmaster.console.pages.progress_section import (
@@ -37,6 +38,17 @@ from trainmaster.presentation.progress import read_progress
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 """When all jobs of a chart started."""
+
+
+class _JobColumn(NamedTuple):
+    """What is read of one job."""
+
+    facts: dict[str, str]
+    """What became of it."""
+    points: Points
+    """What its program reported."""
+    problem: str
+    """Why that cannot be read; empty: it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +82,12 @@ def read_compare_page(
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:
         jobs = tuple(pool.map(partial(find_job, console), ids))
-        period_s = max(time_range(job, console.clock(), "")[2] for job in jobs)
-        found = tuple(pool.map(partial(_read, console, period_s), jobs))
-    by_job = {job.job_id: points for job, (_, points, _) in zip(jobs, found, strict=True)}
-    times = [points[-1].at for by_name in by_job.values() for points in by_name.values()]
-    end = max(times, default=_START)
+        period_s = max(time_range(job, console.clock(), "").period_s for job in jobs)
+        columns = tuple(pool.map(partial(_read, console, period_s), jobs))
+    by_job = {job.job_id: column.points for job, column in zip(jobs, columns, strict=True)}
+    end = _START
+    for points in by_job.values():
+        end = max([end, *(series[-1].at for series in points.values())])
     by_step = lines_of_jobs(by_job, values_over_steps)
     if over_steps and by_step:
         curves = draw_curves_over_steps(by_step, _START, end, period_s)
@@ -82,23 +95,21 @@ def read_compare_page(
         curves = draw_curves(lines_of_jobs(by_job, values_over_time), _START, end, period_s)
     return ComparePage(
         jobs=jobs,
-        facts=side_by_side([column for column, _, _ in found]),
+        facts=side_by_side([column.facts for column in columns]),
         differences=spec_differences(jobs),
         curves=curves,
         over_steps=curves.steps is not None,
         has_steps=bool(by_step),
-        problem=" ".join(dict.fromkeys(problem for _, _, problem in found if problem)),
+        problem=" ".join(dict.fromkeys(column.problem for column in columns if column.problem)),
     )
 
 
-def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Points, str]:
-    """Return what became of the job, the points that its program reported, and why these cannot be
-    read.
-    """
+def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
     entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
     history = read_history(entries)
     report = cost_report(history, entries, console.now, console.cost_sources) if history else None
-    progress, problem = None, ""
+    progress = None
+    problem = ""
     points: Points = {}
     if job.started_at and job.tuning is None:
         try:
@@ -111,7 +122,7 @@ def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Po
             points = _since(job.started_at, timedelta(seconds=period_s), found)
         except (PermanentError, TemporaryError) as error:
             problem = f"{error}."
-    return dict(facts(job, entries, report, progress, console.now)), points, problem
+    return _JobColumn(dict(facts(job, entries, report, progress, console.now)), points, problem)
 
 
 def _since(start: datetime, period: timedelta, points: Points) -> Points:

@@ -59,6 +59,7 @@ class InstallationPage:
 
 
 def read_installation_page(console: Console) -> InstallationPage:
+    """Return the page. It reads all live jobs."""
     store = console.store
     now = console.now
     live = store.live_jobs()
@@ -71,6 +72,7 @@ def read_installation_page(console: Console) -> InstallationPage:
     queue = queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
     pending = set(store.jobs_with_pending()) - queued
+    # Effects of an ended job that keeps its machines stay unconfirmed until they are released.
     keeping = {kept.machine_set.holder for kept in store.kept_machines()} if pending else set()
     rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(

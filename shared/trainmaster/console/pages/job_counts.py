@@ -69,6 +69,7 @@ class NewestJobs:
 
 
 def newest_jobs(store: Store) -> NewestJobs:
+    """Read the newest jobs, at most `JOBS_READ_MAX`."""
     source = jobs_after(store, None, BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
     return NewestJobs(

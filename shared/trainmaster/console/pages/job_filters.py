@@ -140,13 +140,21 @@ def decode_position(text: str) -> JobPosition:
 
 
 def matches(job: Job, filters: Filters) -> bool:
-    """Whether the job matches all filters."""
-    key, separator, value = filters.label.partition("=")
-    labels = {label.key: label.value for label in job.labels}
+    """Return whether the job matches all filters. An empty one matches every job."""
+    if filters.states and job.state not in filters.states:
+        return False
+    if filters.user.lower() not in owner(job).user.lower():
+        return False
     text = filters.text.lower()
-    return (
-        (not filters.states or job.state in filters.states)
-        and (not filters.user or filters.user.lower() in owner(job).user.lower())
-        and (not key or (key in labels and (not separator or labels[key] == value)))
-        and (not text or text in job.job_id.lower() or text in display_name(job).lower())
-    )
+    if text not in job.job_id.lower() and text not in display_name(job).lower():
+        return False
+    return _has_label(job, filters.label)
+
+
+def _has_label(job: Job, label: str) -> bool:
+    """Return whether the job has the label `KEY=VALUE`, or any label `KEY`; an empty one: True."""
+    key, separator, value = label.partition("=")
+    if not key:
+        return True
+    labels = {label.key: label.value for label in job.labels}
+    return key in labels and (not separator or labels[key] == value)

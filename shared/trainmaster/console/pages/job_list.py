@@ -104,6 +104,10 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
 
 
 def _newest_first(console: Console, filters: Filters) -> _Shown:
+    """Return a page of the matching jobs after the position in the address.
+
+    One job more than the page shows is read: it says whether there is another page.
+    """
     batch = min(filters.size + 1, BATCH_MAX)
     if filters.needs_scan:
         newest = newest_jobs(console.store)

@@ -227,9 +227,9 @@ def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> Decision
     changes = tuple(
         f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry)
     )
-    passed_over = (
-        rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
-    )
+    passed_over: tuple[tuple[Rule, str], ...] = ()
+    if with_rules and entry.decision.rule > Rule.STALE:
+        passed_over = rules_passed_over(entry)
     return DecisionRow(entry, omitted, str(replica_of(entry) or ""), changes, passed_over)
 
 
@@ -237,8 +237,6 @@ def _timeline(history: History, now: datetime, view: View) -> Timeline:
     timeline = read_timeline(history, now, with_all=view.with_all_replicas)
     if not (view.start or view.end):
         return timeline
-    start, end = (
-        parse_time(name, text) if text else None
-        for name, text in (("from", view.start), ("to", view.end))
-    )
+    start = parse_time("from", view.start) if view.start else None
+    end = parse_time("to", view.end) if view.end else None
     return zoom(timeline, start, end)

@@ -126,7 +126,7 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
         cost = cost_of(job, now, prices)
         return JobRow(
             job=job,
-            kind="tuning" if job.tuning else job_kind(job) if job.trial_of else "",
+            kind=_kind_in_list(job),
             program=program_words(job),
             folder=folder_words(job),
             owner=owner(job),
@@ -162,7 +162,15 @@ def currency_of(prices: PriceList | Unknown) -> str:
     return "" if isinstance(prices, Unknown) else prices.currency
 
 
+def _kind_in_list(job: Job) -> str:
+    """Return the kind of a job where the row shows its progress elsewhere."""
+    if job.tuning is not None:
+        return "tuning"
+    return job_kind(job) if job.trial_of else ""
+
+
 def job_kind(job: Job) -> str:
+    """Return what kind of job it is, in words: a tuning job with its progress, a trial, a job."""
     if job.tuning is not None:
         return f"tuning, {job.tuning.ended} of {job.tuning.max_trials} trials"
     return f"trial of {job.trial_of.job_id}" if job.trial_of else "job"
@@ -187,7 +195,8 @@ def situation(job: Job, wait: Wait | None) -> str:
         return f"round {job.round.number} waits for its members"
     if job.round.without and not job.state.is_terminal:
         return short_round(job)
-    return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
+    is_rerun = job.attempt > 1 and not job.state.is_terminal
+    return f"attempt {job.attempt}" if is_rerun else ""
 
 
 def _share_of_trials(job: Job) -> float | None:

@@ -1,4 +1,9 @@
-"""A page of a job's log: a window of its lines, filtered by Cloud Logging."""
+"""A page of a job's log: a window of its lines, filtered by Cloud Logging.
+
+A *live* page shows the end of the log and is updated every few seconds. Its address has the last
+line that it has shown (`follow`). If more lines have arrived since than an update can read, the
+page names the *gap* between them.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +47,7 @@ TASKS_MAX: Final = 200
 Above this number, it has a text field, in which the user types the name.
 """
 _PARAMETERS: Final = {"start": "from"}
+"""Filter → its name in addresses, where that differs."""
 _TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -237,7 +243,8 @@ def read_log_tail(console: Console, page: JobPage) -> Tail | None:
     """Return the end of the job's log; None for a tuning job, and if the page has the end of the
     failed program's.
     """
-    if page.job.tuning is not None or (page.failure is not None and page.failure.tail):
+    shows_tail = page.failure is not None and page.failure.tail != ""
+    if page.job.tuning is not None or shows_tail:
         return None
     return console.read_tail(log_query(page.job, LogFilters()))
 

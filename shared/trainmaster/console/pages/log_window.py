@@ -74,6 +74,7 @@ class LogPosition:
         return self._beyond(">") if self.insert_id else f'timestamp>="{self.time}"'
 
     def _beyond(self, sign: str) -> str:
+        """Return the condition for the lines before (`<`) or after (`>`) this one."""
         insert_id = json.dumps(self.insert_id)
         tie = f'(timestamp="{self.time}" AND insertId{sign}{insert_id})'
         return f'timestamp{sign}="{self.time}" AND (timestamp{sign}"{self.time}" OR {tie})'

@@ -117,8 +117,11 @@ def _end_of_axis(lines: Lines[datetime], job: Job, read_until: datetime) -> date
     """Return the end of the job, or its last value: values are read for some time after the end."""
     if job.ended_at is None:
         return read_until
-    of_lines = [at for chart in lines.values() for line in chart for at in line.mean]
-    return min(max([job.ended_at, *of_lines]), read_until)
+    end = job.ended_at
+    for chart in lines.values():
+        for line in chart:
+            end = max([end, *line.mean])
+    return min(end, read_until)
 
 
 def read_curves(
@@ -150,16 +153,18 @@ def values_over_steps(points: Points, names: Sequence[str] = ()) -> dict[str, di
     Of a step that was repeated after a restart, the last value counts. Empty if no step is known.
     """
     steps = {(point.at, point.incarnation): round(point.value) for point in points.get("step", ())}
-    values = {
-        name: {
-            steps[point.at, point.incarnation]: point.value
-            for point in _of_one_source(points[name])
-            if (point.at, point.incarnation) in steps
-        }
-        for name in names or _names([points])
-        if name in points and name not in POSITIONS
-    }
-    return {name: by_step for name, by_step in values.items() if by_step}
+    values: dict[str, dict[int, float]] = {}
+    for name in names or _names([points]):
+        if name not in points or name in POSITIONS:
+            continue
+        by_step: dict[int, float] = {}
+        for point in _of_one_source(points[name]):
+            step = steps.get((point.at, point.incarnation))
+            if step is not None:
+                by_step[step] = point.value
+        if by_step:
+            values[name] = by_step
+    return values
 
 
 def lines_of_job(values: Values[At]) -> Lines[At]:
@@ -182,13 +187,10 @@ def lines_of_jobs(
     `by_job`: job id → its points. `values_of`: `values_over_time` or `values_over_steps`.
     """
     names = _names(by_job.values())
-    values = {job_id: values_of(points, names) for job_id, points in by_job.items()}
-    lines = {
-        name: [
-            Line(job_id, found[name], {}, {}) for job_id, found in values.items() if name in found
-        ]
-        for name in names
-    }
+    lines: dict[str, list[Line[At]]] = {name: [] for name in names}
+    for job_id, points in by_job.items():
+        for name, values in values_of(points, names).items():
+            lines[name].append(Line(job_id, values, {}, {}))
     return {name: shown for name, shown in lines.items() if shown}
 
 
@@ -208,8 +210,12 @@ def draw_curves_over_steps(
     lines: Lines[int], start: datetime, end: datetime, period_s: int
 ) -> Curves:
     """Return the charts over the steps of the program, in the order of `lines`."""
-    steps = [step for shown in lines.values() for line in shown for step in line.mean]
-    first, last = min(steps, default=0), max(steps, default=0)
+    steps: set[int] = set()
+    for chart in lines.values():
+        for line in chart:
+            steps.update(line.mean)
+    first = min(steps, default=0)
+    last = max(steps, default=0)
     charts = _draw(lines, StepAxis(first, last))
     return Curves(charts, start, end, period_s, steps=(first, last))
 
@@ -222,6 +228,7 @@ def _draw(lines: Lines[At], axis: Axis[At]) -> tuple[DrawnChart, ...]:
 
 
 def _of_one_source(points: Sequence[Point]) -> list[Point]:
+    """Return the points of the source that has the latest one: units of sources may differ."""
     return [point for point in points if point.source == points[-1].source]
 
 
@@ -235,10 +242,9 @@ def _names(jobs: Iterable[Points]) -> list[str]:
     """
     newest: dict[str, datetime] = {}
     for points in jobs:
-        newest |= {
-            name: max(newest.get(name, found[-1].at), found[-1].at)
-            for name, found in points.items()
-        }
+        for name, series in points.items():
+            last_at = series[-1].at
+            newest[name] = max(newest.get(name, last_at), last_at)
     metrics = sorted(
         (name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True
     )

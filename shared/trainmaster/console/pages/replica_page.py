@@ -37,18 +37,18 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     if job.tuning is not None:
         raise NotFoundError(f"{job_id} is a tuning job: its trials have replicas")
     replica_id = parse_replica(replica, job)
-    plan, task_type = job.plan, replica_id.task_type
-    names = {other: vm_name(job.set_id, other) for other in plan.replica_ids}
-    cluster = Cluster(
-        job,
-        console.project,
-        {other: console.address_book.address(name, job.zone) for other, name in names.items()},
-    )
+    plan = job.plan
+    task_type = replica_id.task_type
+    vm_names = {other: vm_name(job.set_id, other) for other in plan.replica_ids}
+    addresses = {
+        other: console.address_book.address(name, job.zone) for other, name in vm_names.items()
+    }
+    cluster = Cluster(job, console.project, addresses)
     tf_config = cluster.tf_config(task_type)
     task = tf_config["task"]
     if isinstance(task, dict):
         tf_config = {**tf_config, "task": {**task, "index": replica_id.index}}
-    role_names = tuple(name for other, name in names.items() if other.task_type is task_type)
+    role_names = tuple(name for other, name in vm_names.items() if other.task_type is task_type)
     rank = cluster.rank_base(task_type)
     variables = environment(cluster, task_type, job.zone, role_names)
     if rank is not None:
@@ -65,7 +65,7 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     return ReplicaPage(
         job,
         replica_id,
-        names[replica_id],
+        vm_names[replica_id],
         json.dumps(tf_config, indent=2, ensure_ascii=False),
         tuple(sorted(variables.items())),
     )

@@ -33,22 +33,20 @@ class ReplicaRow:
 
 def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
     """Return rows of at most `limit` replicas, those with incidents first."""
-    has_ended = state.job.state.is_terminal
-    return tuple(
-        ReplicaRow(
-            replica.replica_id,
-            (
-                "ended"
-                if has_ended and replica.state != "COMPLETED"
-                else state_word(state.job, replica).lower()
-            ),
-            replica.incarnation,
-            vm_name(state.job.set_id, replica.replica_id),
-            replica.vm_generation,
-            f"{replica.restarts_used} of {RESTARTS_MAX}",
-            replica.replaced,
-        )
-        for replica in sorted(state.replicas, key=_has_no_incident)[:limit]
+    replicas = sorted(state.replicas, key=_has_no_incident)[:limit]
+    return tuple(_replica_row(replica, state) for replica in replicas)
+
+
+def _replica_row(replica: Replica, state: State) -> ReplicaRow:
+    was_ended = state.job.state.is_terminal and replica.state != "COMPLETED"
+    return ReplicaRow(
+        replica.replica_id,
+        "ended" if was_ended else state_word(state.job, replica).lower(),
+        replica.incarnation,
+        vm_name(state.job.set_id, replica.replica_id),
+        replica.vm_generation,
+        f"{replica.restarts_used} of {RESTARTS_MAX}",
+        replica.replaced,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.console.chart_axis import TimeAxis
 from trainmaster.console.incarnation_bands import (
@@ -143,6 +143,9 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
 def read_bands(
     console: Console, job: Job, replica_id: ReplicaId | None, start: datetime, end: datetime
 ) -> tuple[DrawnBand, ...]:
+    """Return the bands behind the charts from `start` to `end`: the incarnations of a replica, or
+    without one the interruptions of any replica.
+    """
     history = read_history(console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal))
     if history is None:
         return ()
@@ -155,13 +158,19 @@ def read_bands(
     return draw_bands(bands, start, end)
 
 
-def time_range(
-    job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN
-) -> tuple[datetime, datetime, int]:
-    """Return start, end and length of the periods in seconds, which is `period_s` at least.
+class TimeRange(NamedTuple):
+    """The time that charts show, in periods whose means are drawn."""
 
-    The end is a multiple of the period, so that polls within a period ask for the same, and values
-    do not move.
+    start: datetime
+    end: datetime
+    period_s: int
+
+
+def time_range(job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN) -> TimeRange:
+    """Return the time of a job's charts.
+
+    `hours`: only its last hours; empty: the whole job. `period_s`: shortest period. The end is a
+    multiple of the period, so that polls within a period ask for the same, and values do not move.
     """
     end = metrics_end(job, now)
     start = job.started_at or job.created_at
@@ -171,7 +180,7 @@ def time_range(
     period_s = max(PERIOD_S_MIN * ceil(periods), period_s)
     end_s = ceil(end.timestamp() / period_s) * period_s
     end = datetime.fromtimestamp(end_s if end_s <= now.timestamp() else end_s - period_s, UTC)
-    return min(start, end - timedelta(seconds=period_s)), end, period_s
+    return TimeRange(min(start, end - timedelta(seconds=period_s)), end, period_s)
 
 
 def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
@@ -215,6 +224,10 @@ def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQue
 
 
 def _lines(query: MetricQuery, answers: Answers) -> list[Line[datetime]]:
+    """Return the lines of a chart, in the order of their names.
+
+    `query`: that of the means; those of the lows and highs differ in the reducer only.
+    """
     (label,) = query.group_by
     by_reducer: dict[Reducer, dict[str, dict[datetime, float]]] = {
         reducer: _values(answers.get(replace(query, reducer=reducer), ()), label)

@@ -49,7 +49,7 @@ from trainmaster.core.events import (
     VmsQueued,
     ZonesEmptied,
 )
-from trainmaster.core.model.job import State
+from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.capacity import (
@@ -171,6 +171,8 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
     """
     subject = event.subject
     job = state.job
+    if job.state is JobState.QUEUED:
+        return True  # the database was restored to a time before the job had VMs
     named = state.find(subject.attempt, subject.replica_id)
     replica = named or state.find(job.attempt, subject.replica_id)
     if (

@@ -39,7 +39,7 @@ from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import encode_admission_pass
-from trainmaster.ports import AdmissionToken
+from trainmaster.ports import CLOCKS_DIFFER, AdmissionToken
 
 TRIES: Final = 5
 """How often one pass takes the admission token again after a conflict. The next pass continues."""
@@ -55,8 +55,6 @@ FULL_PASS: Final = timedelta(hours=1)
 """Time after which the sweep requests a pass, although no number has changed."""
 STORED_MAX: Final = 10_000
 """Waiting jobs with a stored position. They take about half of Firestore's 1 MiB for a document."""
-CLOCKS_DIFFER: Final = timedelta(seconds=10)
-"""More than the clock of a function differs from that of Pub/Sub."""
 
 _log = logging.getLogger(__name__)
 

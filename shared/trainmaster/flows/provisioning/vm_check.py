@@ -2,8 +2,9 @@
 belong to no job. One count of the series that agents write, compared with the running replicas: VMs
 that hang.
 
-The sweep requests it once a minute. The listing is older than the state that it is compared with: a
-job that changes in between gets one reconciliation more than it needs. VMs without a job are in
+The sweep requests it once a minute, as soon as the request before has been delivered. The listing
+is older than the state that it is compared with: a job that changes in between gets one
+reconciliation more than it needs. VMs without a job are in
 `trainmaster.flows.provisioning.orphans`.
 """
 
@@ -38,8 +39,18 @@ RunAll = Callable[[Sequence[Callable[[], None]]], None]
 _log = logging.getLogger(__name__)
 
 
-def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
-    """List and compare once."""
+def handle(fleet_deps: FleetDeps, deps: Deps, requested_at: datetime | None = None) -> None:
+    """List and compare once, unless a check that was requested later has begun.
+
+    `requested_at`: the time of the request's message; None: now. It is noted first, also for the
+    sweep: the requests that were published before it have been delivered, too, as far as Pub/Sub
+    keeps their order.
+    """
+    requested_at = requested_at or deps.clock()
+    latest_at = deps.store.sweep_requests().reached_at
+    if latest_at is not None and latest_at > requested_at:
+        return
+    deps.store.note_sweep_reached(requested_at)
     fleet = fleet_deps.fleet
     run_all = fleet_deps.run_all
     try:
@@ -56,8 +67,9 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     compared = _Compared()
     active_labels: set[str] = set()
     for page in _active_pages(deps):
-        active_labels.update(map(job_label, page.job_ids))
-        active_labels.update(job_label(job.set_id) for job in page.jobs)
+        # A job that has taken the machines of another one has no VM of its own name.
+        set_ids = (*(job.set_id for job in page.jobs), *page.unreadable)
+        active_labels.update(map(job_label, set_ids))
         for zone in unreachable:
             jobs = [job for job in page.jobs if job.zone == zone]
             _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)

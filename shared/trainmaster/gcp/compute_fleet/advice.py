@@ -50,7 +50,8 @@ class _Answer(NamedTuple):
 class CapacityAdvisor:
     """See `trainmaster.ports.Advisor`. `endpoint` empty: Google's.
 
-    This process keeps all answers, also that there is none: waiting jobs ask the same each minute.
+    Answers are cached in this process, also the answer that there is no advice: waiting jobs ask
+    the same questions each minute.
     """
 
     def __init__(self, project: str, *, endpoint: str = "") -> None:
@@ -61,7 +62,9 @@ class CapacityAdvisor:
     def advise(
         self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
     ) -> dict[tuple[str, str], float]:
-        """Several roles of one kind have the chance of the largest."""
+        """See the port. If several roles of a job have the same kind of machines, the chance is
+        that of the role with the most VMs.
+        """
         questions = {
             _Question(zone, machine_kind(group, group.purchase.price), group.count): group
             for zone, group in requests

@@ -1,4 +1,5 @@
-"""The directive of a VM on Compute Engine, which is written twice.
+"""The directive of a VM on Compute Engine: the order of the control plane to the VM's agent, to
+hold, run, save or stop an incarnation of the program. It is written twice:
 
 metadata    for the agent, which receives it by long polling
 label       for the listings, which have no metadata (`trainmaster.gcp.compute_fleet.listing`)
@@ -35,7 +36,11 @@ SETTLE_S: Final = 3.0
 
 
 class Directives:
-    """Thread-safe."""
+    """Writes directives, for `ComputeFleet`. Thread-safe.
+
+    Methods return whether the directive is written. False: the VM has changed since it was listed,
+    or is gone; the next provisioning round decides again.
+    """
 
     def __init__(
         self, project: str, instances: compute_v1.InstancesClient, operations: Operations
@@ -74,6 +79,11 @@ class Directives:
         changes: Mapping[str, str],
         change_labels: Callable[[Mapping[str, str]], Mapping[str, str]],
     ) -> bool:
+        """Write the directive, first to the metadata, then to the labels.
+
+        `changes`: metadata to write, the directive among them. `change_labels` returns the new
+        labels for the current ones.
+        """
         with compute_errors(f"direct {vm.name}"):
             try:
                 instance = self._by_id(vm, self._instances.get, **FLEET_READ)
@@ -91,7 +101,7 @@ class Directives:
             except exceptions.PreconditionFailed as error:
                 if violates_policy(str(error)):
                     raise
-                return False  # somebody has changed the VM since it was read
+                return False  # another writer has changed the VM since it was read
 
     def _write_metadata(self, vm: Vm, values: Mapping[str, str]) -> bool:
         """Write all metadata: the call replaces it.

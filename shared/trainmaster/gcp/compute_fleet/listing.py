@@ -101,6 +101,10 @@ class Listing:
         return listed, unreachable
 
     def in_zone(self, condition: str, zone: str) -> list[LabelledVm]:
+        """Return the VMs of one zone that match a filter.
+
+        Raises ServiceUnavailable if Compute Engine cannot reach the zone.
+        """
         request = compute_v1.ListInstancesRequest(
             project=self._project, zone=zone, filter=condition, max_results=PAGE_SIZE
         )

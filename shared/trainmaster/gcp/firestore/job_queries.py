@@ -1,5 +1,5 @@
-"""Queries over all jobs: which are live, which are recent, how many there are; and the token of
-admissions.
+"""Queries over all jobs: which are live, which are recent, how many there are; and the token by
+which a commit that admits a job fails if another job was admitted since.
 """
 
 from __future__ import annotations
@@ -40,11 +40,19 @@ from trainmaster.gcp.firestore.documents import (
     submission_time_field,
     unpack,
 )
-from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs, VmOwner
+from trainmaster.ports import (
+    AdmissionToken,
+    JobFilter,
+    JobPosition,
+    LiveJobs,
+    SweepRequests,
+    VmOwner,
+)
 from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 
 ADMISSION: Final = "control/admission_token"
 QUEUE: Final = "control/admission_queue"
+SWEEP: Final = "control/sweep"
 
 
 class JobQueries(Database):
@@ -85,14 +93,30 @@ class JobQueries(Database):
 
     def queue(self) -> AdmissionQueue:
         stored = self._get(QUEUE).get(QUEUE)
-        return (
-            unpack(AdmissionQueue, stored.get("packed")) if stored else None
-        ) or AdmissionQueue()
+        if stored is None:
+            return AdmissionQueue()
+        return unpack(AdmissionQueue, stored.get("packed")) or AdmissionQueue()
 
     def store_queue(self, queue: AdmissionQueue) -> None:
         batch = self._client.batch()
         batch.set(self._client.document(QUEUE), {"packed": pack(queue)})
         commit(batch, "store the admission queue")
+
+    def sweep_requests(self) -> SweepRequests:
+        stored = self._get(SWEEP).get(SWEEP)
+        return read(SweepRequests, stored.to_dict()) if stored else SweepRequests()
+
+    def note_sweep_requests(self, requested_at: datetime) -> None:
+        self._note_sweep(requested_at=requested_at)
+
+    def note_sweep_reached(self, reached_at: datetime) -> None:
+        self._note_sweep(reached_at=reached_at)
+
+    def _note_sweep(self, **fields: datetime) -> None:
+        """Write these fields, whatever the others are: each has one kind of writer."""
+        batch = self._client.batch()
+        batch.set(self._client.document(SWEEP), fields, merge=True)
+        commit(batch, "note the requests of a sweep")
 
     def count_live(self) -> int:
         return self._count(self._where(JOBS, ("is_live", "==", True)))
@@ -111,8 +135,11 @@ class JobQueries(Database):
         query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
         found: list[Job] = []
         while len(found) < limit:
-            place = after and [after.created_at, self._client.document(job_path(after.job_id))]
-            page = self._jobs(query.start_after(place) if place else query)
+            page_query = query
+            if after is not None:
+                last = self._client.document(job_path(after.job_id))
+                page_query = query.start_after([after.created_at, last])
+            page = self._jobs(page_query)
             found += [job for job in page if only is None or only.matches(job)]
             if len(page) < limit:
                 break
@@ -142,7 +169,7 @@ class JobQueries(Database):
         return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
-        """One aggregation for each state, all at once.
+        """Count each state by an aggregation of its own, all at the same time.
 
         Each costs one read per 1,000 index entries, at least one.
         """
@@ -174,16 +201,21 @@ class JobQueries(Database):
             if vm_name(job_id, replica_id) != name:
                 continue
             if job is not None and job.machines is not None:
-                return VmOwner(self._holder(job_id), job_id)
+                holder = self._holder(job)
+                return VmOwner(holder, job_id) if holder else None
             if job is None or replica_id in job.plan.replica_ids:
                 return VmOwner(job_id, job_id)
         return None
 
-    def _holder(self, set_id: str) -> str:
-        """Return the holder of the machine set that this job has created: itself, at first."""
-        path = f"{MACHINE_SETS}/{set_id}"
+    def _holder(self, job: Job) -> str | None:
+        """Return the holder of the machine set that this job has created: itself, at first. None:
+        it has taken the machines of another job, and has created no set.
+        """
+        path = f"{MACHINE_SETS}/{job.job_id}"
         snapshot = self._get(path, fields=["holder"]).get(path)
-        return str(snapshot.get("holder")) if snapshot is not None else set_id
+        if snapshot is not None:
+            return str(snapshot.get("holder"))
+        return job.job_id if job.set_id == job.job_id else None
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))

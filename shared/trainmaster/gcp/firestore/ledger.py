@@ -56,7 +56,9 @@ class Ledgers(Database):
         )
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Compare Firestore's times of the commits."""
+        """See the port. What was committed after the entry is decided by Firestore's times of the
+        commits, not by the times in the entries.
+        """
         path = f"{ledger_path(job_id)}/{entry_key}"
         entry = self._get(path, fields=["at", COMMITTED_AT]).get(path)
         if entry is None:
@@ -82,9 +84,8 @@ class Ledgers(Database):
         return self._count(self._where(ledger_path(job_id), ("is_pending", "==", True)))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
-        """Compare Firestore's times of the commits with its time of the read.
-
-        Equal times count as later.
+        """See the port. What the loaded state includes is decided by comparing Firestore's times of
+        the commits with its time of the read. Equal times count as later.
         """
         query = self._where(
             ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)
@@ -168,5 +169,7 @@ def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[Ledger
 
 
 def _committed_at(snapshot: DocumentSnapshot[Any]) -> tuple[datetime, datetime]:
-    """Return the times to compare."""
+    """Return the time of the commit. An imported entry has a later create time, which orders
+    entries of the same commit time.
+    """
     return snapshot.get(COMMITTED_AT), snapshot.create_time

@@ -1,4 +1,8 @@
-"""States of jobs: a job's document, those of its replicas, and the commit that changes them."""
+"""States of jobs: a job's document, those of its replicas, and the commit that changes them.
+
+A `Loaded` has the state and a token for each document that was read: the time of its last write.
+The commit fails if a document has another token by then.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,9 @@ class States(Database):
     """See `trainmaster.ports.Store`."""
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
-        paths = [job_path(job_id), *([f"{replicas_path(job_id)}/{replica}"] if replica else [])]
+        paths = [job_path(job_id)]
+        if replica:
+            paths.append(f"{replicas_path(job_id)}/{replica}")
         documents = self._get(*paths)
         job = documents.pop(job_path(job_id), None)
         if job is None:
@@ -93,9 +99,8 @@ class States(Database):
             LoadedSet(read(MachineSet, snapshot.to_dict()), snapshot.update_time)
             for snapshot in self._find(query)
         ]
-        return tuple(
-            sorted(kept, key=lambda one: (one.machine_set.ended_at, one.machine_set.set_id))
-        )
+        kept.sort(key=lambda loaded: (loaded.machine_set.ended_at, loaded.machine_set.set_id))
+        return tuple(kept)
 
     def commit(
         self,
@@ -188,6 +193,7 @@ class States(Database):
 def _to_loaded(
     job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool
 ) -> Loaded:
+    """Return the state that these documents store. `whole`: they are all replicas of the job."""
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:

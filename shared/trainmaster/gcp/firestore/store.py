@@ -1,7 +1,8 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, `is_live`, `vm_hash`; if it was submitted, `owner`
-                                           and `submitted_at` or `api_submitted_at`
+    jobs/{job_id}                          Job, its plan as JSON text, `is_live`, `vm_hash`; if it
+                                           was submitted, `owner` and `submitted_at` or
+                                           `api_submitted_at`
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ready_for`
     jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`,
                                            `is_notification_pending` if open
@@ -13,6 +14,7 @@
     control/admission_token                the last admission; its update time is the token
     control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost
                                            no index entries
+    control/sweep                          SweepRequests
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease
 has `expires_at`): replicas of earlier attempts, rejections, outcomes of requests, and the history
@@ -49,6 +51,15 @@ from trainmaster.gcp.firestore.states import States
 from trainmaster.ports import Lease, Orphan, Rejection
 
 LEASES: Final = "leases"
+REJECTIONS: Final = "rejections"
+ORPHANS: Final = "orphans"
+CAPACITY: Final = "capacity"
+NOTED_FOR: Final = timedelta(minutes=1)
+"""How long a process does not write an outcome that equals the one it wrote last.
+
+Firestore recommends at most one write per second to a document, and a thousand jobs may request the
+same VMs.
+"""
 
 
 class Leases(Database):
@@ -65,7 +76,8 @@ class Leases(Database):
         if snapshot is None:
             return self._write_lease(name, holder, expires_at, None)
         lease = snapshot.to_dict() or {}
-        if lease["expires_at"] > now and not (holder and holder == lease.get("holder")):
+        is_own = holder != "" and holder == lease.get("holder")
+        if lease["expires_at"] > now and not is_own:
             return None
         return self._write_lease(name, holder, expires_at, snapshot.update_time)
 
@@ -95,19 +107,10 @@ class Leases(Database):
         return Lease(name, results[0].update_time, holder)
 
 
-REJECTIONS: Final = "rejections"
-ORPHANS: Final = "orphans"
-CAPACITY: Final = "capacity"
-NOTED_FOR: Final = timedelta(minutes=1)
-"""How long a process does not repeat an outcome.
-
-Firestore recommends at most one write per second to a document, and a thousand jobs may request the
-same VMs.
-"""
-
-
 class Incidents(Database):
-    """Stored facts that belong to no job. See `trainmaster.ports.Store`."""
+    """Stored facts that belong to no job: rejected submissions, orphans (VMs whose job does not
+    exist), and outcomes of requests for VMs. See `trainmaster.ports.Store`.
+    """
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)

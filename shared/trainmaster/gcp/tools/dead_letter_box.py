@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.api_core import exceptions
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
@@ -70,13 +70,21 @@ class DeadLetter:
     """
 
 
+class KeptLetter(NamedTuple):
+    """A letter that stays in the subscription after a replay."""
+
+    letter: DeadLetter
+    reason: str
+    """Why it could not be replayed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
     """Result of a replay."""
 
     done: tuple[DeadLetter, ...]
-    kept: tuple[tuple[DeadLetter, str], ...]
-    """Letters that stay, each with the reason."""
+    """Letters that were published again, or handled, and are dropped."""
+    kept: tuple[KeptLetter, ...]
 
 
 class DeadLetterBox:
@@ -105,7 +113,7 @@ class DeadLetterBox:
         handled and is not published; if it raises PermanentError, the letter stays.
         """
         done: list[DeadLetter] = []
-        kept: list[tuple[DeadLetter, str]] = []
+        kept: list[KeptLetter] = []
         with self._pull_all() as letters:
             for ack_id, letter in _choose(letters, ids):
                 if letter.topic is None:
@@ -115,16 +123,16 @@ class DeadLetterBox:
                         )
                     continue
                 if letter.cut_from:
-                    why = (
+                    reason = (
                         f"its {letter.cut_from} bytes were cut, because no function handles so many"
                     )
-                    kept.append((letter, why))
+                    kept.append(KeptLetter(letter, reason))
                     continue
                 try:
                     if not is_handled(letter):
                         self._bus.publish(letter.topic, letter.data, letter.attributes)
                 except PermanentError as error:
-                    kept.append((letter, str(error)))
+                    kept.append(KeptLetter(letter, str(error)))
                     continue
                 self._acknowledge([ack_id])
                 del letters[ack_id]

@@ -84,7 +84,11 @@ GOOGLE: Final = Endpoints(*(f"https://{field.name}.googleapis.com" for field in 
 
 
 class Inspection:
-    """Reads of one installation. Every method raises InspectionError if it gets no answer."""
+    """Reads of one installation.
+
+    Every method raises InspectionError if Google answers with an error, or not at all, except where
+    its docstring says what a missing resource means.
+    """
 
     def __init__(self, project: str, endpoints: Endpoints, access: ProjectAccess) -> None:
         self.project = project
@@ -111,9 +115,13 @@ class Inspection:
             raise InspectionError(response.status, "the response has no date") from None
 
     def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        """Return which of these permissions the caller has on the project."""
         return self._granted(self._access.granted_permissions, permissions)
 
     def api_permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        """Return which of these permissions of the API the caller has through a role on the service
+        account for callers.
+        """
         return self._granted(self._access.api_permissions, permissions)
 
     def _granted(
@@ -139,6 +147,7 @@ class Inspection:
         )
 
     def has_topic(self, name: str) -> bool:
+        """Return whether the project has a topic of this name."""
         return self._pubsub(f"topics/{name}") is not None
 
     def schema(self, topic: str) -> str:
@@ -198,6 +207,7 @@ class Inspection:
         return self._access.email(self._token)
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
+        """Return the notifications to Pub/Sub that a bucket sends."""
         path = f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs"
         answer = self._call("storage", path)
         return tuple(
@@ -290,6 +300,7 @@ class Inspection:
             raise InspectionError(0, f"{url} does not answer: {error}") from None
 
     def has_account(self, email: str) -> bool:
+        """Return whether the project has a service account with this e-mail address."""
         return self._find("iam", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
 
     def _pubsub(self, path: str) -> Json | None:
@@ -317,13 +328,14 @@ class Inspection:
                 return api.call("GET" if body is None else "POST", path, body)
 
         try:
+            # Some APIs refuse a user's own credentials without a project whose quota counts. To
+            # name the project, the caller needs serviceusage.services.use, which few APIs need.
             try:
-                # Some APIs refuse a user's own credentials without a project whose quota counts.
                 return call("" if emulator else self.project)
             except exceptions.Forbidden as error:
                 if _PROJECT_DENIED not in f"{error.details} {error.message}":
                     raise
-            return call("")  # the caller lacks serviceusage.services.use, which few APIs need
+            return call("")
         except exceptions.GoogleAPICallError as error:
             message = str(error.message)
             raise InspectionError(int(error.code or 0), message, _disabled_api(message)) from None

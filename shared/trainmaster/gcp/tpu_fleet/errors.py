@@ -85,6 +85,10 @@ def problem_of_operation(status: Mapping[str, Any]) -> Problem:
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
+    """Return whether the same call may succeed soon. `problem`: that of the error.
+
+    Missing capacity, a used-up quota of chips, and a name in use are not transient.
+    """
     if _CAPACITY.search(problem.message) or _CHIP_QUOTA.match(problem.message):
         return False
     if name_exists(problem):
@@ -97,6 +101,7 @@ def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool
 
 
 def not_created(problem: Problem) -> NotCreated:
+    """Return the outcome of a create that failed with this problem."""
     return NotCreated(_kind(problem), problem.code, problem.message)
 
 

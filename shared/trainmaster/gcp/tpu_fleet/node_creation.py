@@ -69,8 +69,9 @@ class NodeCreation:
     ) -> str | CreateOutcome:
         """Return the name of the operation to follow, or the outcome if it is known at once."""
         creation = known.get(f"{parent}/nodes/{name}")
-        if creation is not None and (not creation.done or creation.error):
-            return creation.name
+        has_succeeded = creation is not None and creation.done and not creation.error
+        if creation is not None and not has_succeeded:
+            return creation.name  # it runs, or its failure is not reported yet
         request = tpu_v2.CreateNodeRequest(parent=parent, node_id=name, node=node)
         try:
             operation: str = self._client.create_node(request, **FLEET_WRITE).operation.name

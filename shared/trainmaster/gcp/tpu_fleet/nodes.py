@@ -116,7 +116,7 @@ def _with_project(reference: str, project: str) -> str:
 
 def vm_of(node: tpu_v2.Node) -> Vm:
     """Return the node as a VM. Raises ValueError if no replica can have the node's name."""
-    _, _, _, zone, _, name = node.name.split("/")
+    _, _, _, zone, _, name = node.name.split("/")  # projects/P/locations/ZONE/nodes/NAME
     status = _STATUSES.get(node.state, VmStatus.CREATING)
     created_at = None
     started_at = None

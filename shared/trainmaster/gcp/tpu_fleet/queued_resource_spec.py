@@ -1,5 +1,8 @@
 """The request of a queued resource, and an existing one as a Vm.
 
+A queued resource is a request that Cloud TPU keeps until it has capacity for a node. Its states,
+and the status of the Vm:
+
 CREATING, ACCEPTED, WAITING_FOR_RESOURCES   QUEUED
 PROVISIONING                                QUEUED     from now on, the node exists as well
 FAILED                                      REFUSED    stays, and uses quota, until it is deleted
@@ -71,6 +74,7 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
     """Return the queued resource as a VM. Raises ValueError if no replica can have the node's
     name.
     """
+    # projects/P/locations/ZONE/queuedResources/NAME
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
     created_at = None

@@ -199,7 +199,7 @@ def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job
     gang = Gang(2, **config)
     cast("Any", gang.watches[1]._program).printed_at = gang.now - silent_s
     for watch in gang.watches:
-        watch._check(ROUND, cast("Any", SimpleNamespace(printed_at=0.0)))
+        watch._check_output(ROUND, cast("Any", SimpleNamespace(printed_at=0.0)))
     assert gang.stalled == stalled
     if error:
         errors = [watch.explain(ProgramExit(signal=6)).error or {} for watch in gang.watches]

@@ -15,7 +15,7 @@ import pytest
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
 from trainmaster.agent.model.results import NamedValue
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.progress.collector import HELD_S, ProgressCollector
+from trainmaster.agent.progress.collector import TAKEOVER_S, ProgressCollector
 from trainmaster.agent.progress.status_server import BODY_BYTES_MAX
 from trainmaster.agent.reporting.serial_console import Console
 
@@ -125,7 +125,7 @@ def test_summary_events_are_listed_only_while_nothing_else_has_metrics(bench: Be
         bench.minute()
     assert len(bench.events.calls) == 0
     bench.events.reading = Reading(step=7, metrics={"epoch_loss": 0.25})
-    for _ in range(int(HELD_S / 60)):
+    for _ in range(int(TAKEOVER_S / 60)):
         bench.minute()
     assert len(bench.events.calls) == 1
     bench.events.reading = Reading(step=8, metrics={"epoch_loss": 0.2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from decimal import Decimal
 
@@ -63,7 +64,7 @@ def test_money_of_a_job_is_stored_as_text_and_read_exactly() -> None:
     cap = Cap(Money(Decimal("0.1"), "USD"), Decimal("0.3"), Decimal("0.2"), (rate,), Decimal("0.7"))
     job = replace(a_job(), plan=change_plan(a_plan(), cap=cap))
     document = documents.job_document(job)
-    stored = document["plan"]["limits"]["cap"]
+    stored = json.loads(document["plan"])["limits"]["cap"]
     assert stored["limit"] == {"amount": "0.1", "currency": "USD"}
     assert (stored["per_hour"], stored["spent"]) == ("0.3", "0.7")
     assert documents.read(Job, document) == job

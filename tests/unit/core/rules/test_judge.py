@@ -108,6 +108,11 @@ CASES: Final[dict[str, Case]] = {
         exited(replace(WORKER_0, index=7), 1),
         "1 ignore unknown_incarnation",
     ),
+    "exit of a queued job, which has no VM, is ignored": (
+        QUEUED,
+        exited(CHIEF, 0),
+        "1 ignore unknown_incarnation",
+    ),
     "second exit of a completed replica is ignored": (
         WORKER_0_COMPLETED,
         exited(WORKER_0, 1),

@@ -1,0 +1,354 @@
+"""The tests of kept machines can fail: each row of decision 214 with its defence removed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from tests.support.world import World
+from tests.unit.flows import test_kept_machines as scenarios
+from tests.unit.flows.test_kept_machines import a_keeping_job
+from trainmaster.core import evolve
+from trainmaster.core.actions import ReleaseMachines
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.model import fit, plan
+from trainmaster.core.model.capacity import machine_kind
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.machine_set import FitItem, KeptVm, MachineSet
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import OnDemand
+from trainmaster.core.model.vm import Directive, Vm
+from trainmaster.core.model.vm_names import job_hash
+from trainmaster.core.reconcile import kept, startup_timeout
+from trainmaster.core.reconcile.steps import Direct, Step
+from trainmaster.core.rules import kept_machines as rules
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.core.transitions import kept_machines as transitions
+from trainmaster.flows.commit import decide
+from trainmaster.flows.provisioning import (
+    admission,
+    execute_steps,
+    kept_machines,
+    reconciliation,
+)
+from trainmaster.messaging import authenticate
+from trainmaster.ports import LiveJobs, VmOwner
+from trainmaster_local.memory.store import MemoryStore
+
+Patch = pytest.MonkeyPatch
+RemoveDefence = Callable[[Patch], None]
+
+
+def commit_whatever_the_set_is(patch: Patch) -> None:
+    patch.setattr(MemoryStore, "_check_machines", lambda *_: None)
+
+
+def let_earlier_holders_act(patch: Patch) -> None:
+    patch.setattr(State, "holds_machines", property(lambda _: True))
+
+
+def order_directives_without_tenure(patch: Patch) -> None:
+    order = Directive.order.fget  # type: ignore[attr-defined]  # a property
+    patch.setattr(Directive, "order", property(lambda self: (0, *order(self)[1:])))
+
+
+def forget_what_is_pending(patch: Patch) -> None:
+    """Find neither the effects that a dead function left nor the jobs that change."""
+    patch.setattr(MemoryStore, "jobs_with_pending", lambda _: ())
+    patch.setattr(MemoryStore, "live_jobs", lambda _: LiveJobs(()))
+    patch.setattr(MemoryStore, "live_pages", lambda *_, **__: iter(()))
+
+
+def find_no_holder(patch: Patch) -> None:
+    """Let the orphan search end at the job that created the VMs."""
+    forget_what_is_pending(patch)
+    owner_of_vm = MemoryStore.owner_of_vm
+
+    def creator(store: MemoryStore, name: str) -> VmOwner | None:
+        owner = owner_of_vm(store, name)
+        return owner and VmOwner(owner.set_id, owner.set_id)
+
+    patch.setattr(MemoryStore, "owner_of_vm", creator)
+
+
+def take_unlisted(patch: Patch) -> None:
+    """Take all kept VMs, whether they run or not."""
+
+    def usable(job: Job, machines: Any, *_: object) -> tuple[KeptVm, ...]:
+        return tuple(vm for vm in machines.vms if vm.replica_id in job.plan.replica_ids)
+
+    patch.setattr(kept_machines, "_usable", usable)
+
+
+def trust_old_heartbeats(patch: Patch) -> None:
+    patch.setattr(kept_machines, "OLD_HEARTBEAT", timedelta(days=1))
+
+
+def store_no_instance_id(patch: Patch) -> None:
+    taking_replicas = transitions.taking_replicas
+
+    def without_ids(*arguments: Any) -> Any:
+        return tuple(replace(one, instance_id=None) for one in taking_replicas(*arguments))
+
+    patch.setattr("trainmaster.core.transitions.job_actions.taking_replicas", without_ids)
+
+
+def wait_as_for_new_vms(patch: Patch) -> None:
+    patch.setattr(startup_timeout, "TAKE_TIMEOUT_S", STARTUP_TIMEOUT_S)
+
+
+def release_never(patch: Patch) -> None:
+    patch.setattr(kept_machines, "release_for_limits", lambda *_: None)
+    patch.setattr(execute_steps, "release_for_capacity", lambda *_, **__: None)
+
+
+def release_before_the_admission(patch: Patch) -> None:
+    admit = admission._admit_one
+
+    def release_and_admit(job: Job, token: Any, fleet_deps: Any, deps: Any) -> None:
+        placed = replace(job, state=JobState.PREPARING)
+        kept_machines.release_for_limits([placed], deps.limits, deps)
+        admit(job, token, fleet_deps, deps)
+
+    patch.setattr(admission, "_admit_one", release_and_admit)
+
+
+def release_own_machines(patch: Patch) -> None:
+    patch.setattr(Job, "set_id", property(lambda job: f"{job.job_id} holds none"))
+
+
+def add_no_day(patch: Patch) -> None:
+    patch.setattr(plan, "CHAIN_S", 0)
+    patch.setattr(rules, "CHAIN_S", 0)
+
+
+def ignore_the_fuse(patch: Patch) -> None:
+    patch.setattr(rules, "CHAIN_S", 10**9)
+
+
+def accept_any_audience(patch: Patch) -> None:
+    patch.setattr(authenticate, "_check_audience", lambda *_, **__: None)
+
+
+def own_vms_of_other_sets(patch: Patch) -> None:
+    """Let a job that took machines own the VMs that it created before the restore."""
+    owner_of_vm = MemoryStore.owner_of_vm
+
+    def by_name(store: MemoryStore, name: str) -> VmOwner | None:
+        if job_hash("second") in name:
+            return VmOwner("second", "second")
+        return owner_of_vm(store, name)
+
+    patch.setattr(MemoryStore, "owner_of_vm", by_name)
+
+
+def see_no_later_holder(patch: Patch) -> None:
+    for module in (kept, kept_machines, reconciliation):
+        patch.setattr(module, "is_later", lambda *_: False)
+
+
+def release_early(patch: Patch) -> None:
+    patch.setattr(
+        rules,
+        "not_yet",
+        lambda text: Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines()),
+    )
+
+
+def read_the_clock_first(patch: Patch) -> None:
+    """Decide as of the time before the state was read."""
+    decide_later = decide.decide
+
+    def decide_earlier(event: Any, clock: Any, store: Any, known: Any) -> Any:
+        now = clock()
+        return decide_later(event, lambda: now, store, known)
+
+    patch.setattr("trainmaster.flows.commit.record.decide", decide_earlier)
+
+
+def keep_vms_of_changed_replicas(patch: Patch) -> None:
+    patch.setattr(evolve, "_kept_replicas", lambda *_: ())
+
+
+def hand_over_to_the_ended(patch: Patch) -> None:
+    """Direct kept VMs that were never handed over."""
+
+    def direct_all(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
+        by_id = {vm.instance_id: vm for vm in machines.vms}
+        idle = [
+            Direct(vm, kept._stop(state.job, state, by_id[vm.instance_id]))
+            for vm in vms
+            if vm.instance_id in by_id and vm.directive and vm.directive.tenure < machines.tenure
+        ]
+        return (*kept.kept_steps(state, machines, vms), *idle)
+
+    patch.setattr(reconciliation, "kept_steps", direct_all)
+
+
+def without_item(name: str) -> RemoveDefence:
+    """Let what a job has in common with the machines not include this property."""
+
+    def remove(patch: Patch) -> None:
+        fit_of = fit.fit_of
+
+        def fewer(job: Job) -> tuple[FitItem, ...]:
+            return tuple(item for item in fit_of(job) if item.name != name)
+
+        patch.setattr(rules, "fit_of", fewer)
+
+    remove.__name__ = f"without {name}"
+    return remove
+
+
+def without_machine_words(name: str, words: Callable[[TaskGroup], str]) -> RemoveDefence:
+    def remove(patch: Patch) -> None:
+        patch.setattr(fit, "_machine_words", words)
+
+    remove.__name__ = f"without the {name}"
+    return remove
+
+
+def _disk_words(group: TaskGroup) -> str:
+    return f"{group.boot_disk_gib} GiB {group.boot_disk_type}"
+
+
+def _words_without_type(group: TaskGroup) -> str:
+    any_type = replace(group, machine_type="any")
+    return f"{machine_kind(any_type, group.purchase.price)} {_disk_words(group)}"
+
+
+def _words_without_gpus(group: TaskGroup) -> str:
+    no_gpus = replace(group, accelerator=None)
+    return f"{machine_kind(no_gpus, group.purchase.price)} {_disk_words(group)}"
+
+
+def _words_without_disk(group: TaskGroup) -> str:
+    return machine_kind(group, group.purchase.price)
+
+
+def _words_without_price(group: TaskGroup) -> str:
+    return f"{machine_kind(group, OnDemand())} {_disk_words(group)}"
+
+
+def rows_of(scenario: Callable[..., object], *cases: str) -> list[dict[str, Any]]:
+    """Return the rows of a parametrized scenario, or those of them with these ids."""
+    (mark,) = (mark for mark in scenario.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest's
+    names, values = mark.args
+    rows = [dict(zip(names, row, strict=True)) for row in values]
+    ids = mark.kwargs.get("ids")
+    return [row for number, row in enumerate(rows) if not cases or ids[number] in cases]
+
+
+def items(scenario: Callable[..., object], *names: str) -> list[tuple[Any, ...]]:
+    """Return the rows of the table below for a scenario with one row per property."""
+    pairs = zip(names, rows_of(scenario), strict=True)
+    return [(without_item(name), scenario, row) for name, row in pairs]
+
+
+def machines(defence: RemoveDefence, *cases: str) -> list[tuple[Any, ...]]:
+    scenario = scenarios.test_machines_that_differ_do_not_fit
+    return [(defence, scenario, row) for row in rows_of(scenario, *cases)]
+
+
+BROKEN: Final[list[tuple[Any, ...]]] = [
+    (
+        commit_whatever_the_set_is,
+        scenarios.test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold,
+    ),
+    (commit_whatever_the_set_is, scenarios.test_take_and_deadline_at_once_one_wins),
+    (let_earlier_holders_act, scenarios.test_late_delivery_of_the_old_holder_changes_nothing),
+    (
+        let_earlier_holders_act,
+        scenarios.test_delivery_that_read_the_old_holder_running_leaves_the_next_holder_alone,
+    ),
+    (
+        find_no_holder,
+        scenarios.test_function_dies_after_the_end_the_sweep_finds_the_holder,
+    ),
+    (
+        find_no_holder,
+        scenarios.test_function_dies_after_the_take_the_sweep_hands_the_vms_over,
+    ),
+    (
+        hand_over_to_the_ended,
+        scenarios.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms,
+    ),
+    (take_unlisted, scenarios.test_vm_lost_while_kept_is_created_by_the_next_job),
+    (take_unlisted, scenarios.test_all_vms_lost_while_kept_the_next_job_starts_cold),
+    (
+        forget_what_is_pending,
+        scenarios.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
+    ),
+    (store_no_instance_id, scenarios.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
+    (keep_vms_of_changed_replicas, scenarios.test_end_beside_a_loss_does_not_keep_the_lost_vm),
+    (trust_old_heartbeats, scenarios.test_silent_agents_are_not_taken),
+    (
+        wait_as_for_new_vms,
+        scenarios.test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes,
+    ),
+    (accept_any_audience, scenarios.test_token_from_before_the_take_is_refused),
+    *items(
+        scenarios.test_machines_with_other_access_do_not_fit,
+        "the service account",
+        "the network",
+        "the encryption key",
+    ),
+    (without_item("the submitter"), scenarios.test_verified_and_unverified_owners_share_nothing),
+    (without_item("the boot image"), scenarios.test_machines_with_another_boot_image_do_not_fit),
+    *machines(without_machine_words("machine type", _words_without_type), "machine"),
+    *machines(without_machine_words("GPUs", _words_without_gpus), "GPU"),
+    *machines(without_machine_words("disk", _words_without_disk), "disk size", "disk type"),
+    *machines(without_machine_words("price", _words_without_price), "Spot", "reservation"),
+    (release_never, scenarios.test_idle_machines_make_room_for_a_job_that_cannot_use_them),
+    (release_never, scenarios.test_stockout_of_another_job_releases_machines_of_the_same_kind),
+    (
+        release_before_the_admission,
+        scenarios.test_limit_equal_to_the_set_admits_the_next_job_into_its_room,
+    ),
+    (order_directives_without_tenure, scenarios.test_restored_database_deletes_the_later_vms),
+    (see_no_later_holder, scenarios.test_restored_database_deletes_the_later_vms),
+    (see_no_later_holder, scenarios.test_vm_of_a_later_holder_is_not_taken),
+    (
+        own_vms_of_other_sets,
+        scenarios.test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since,
+    ),
+    (add_no_day, scenarios.test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none),
+    (ignore_the_fuse, scenarios.test_chain_ends_after_a_day),
+    (release_early, scenarios.test_release_that_comes_early_is_not_recorded),
+    (
+        read_the_clock_first,
+        scenarios.test_function_that_is_suspended_before_it_reads_decides_later,
+    ),
+]
+"""Defence, the test that needs it, and the row of a parametrized test."""
+
+
+def run(scenario: Callable[..., object], row: dict[str, Any], patch: Patch) -> None:
+    parameters = inspect.signature(scenario).parameters
+    fixtures: dict[str, Callable[[], World | Patch]] = {
+        "first": a_keeping_job,
+        "monkeypatch": lambda: patch,
+    }
+    found = {name: fixture() for name, fixture in fixtures.items() if name in parameters}
+    scenario(**found, **row)
+
+
+@pytest.mark.parametrize(
+    "case", BROKEN, ids=[f"{case[0].__name__}: {case[1].__name__[5:]}" for case in BROKEN]
+)
+def test_scenario_fails_without_the_defence(
+    case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove_defence, scenario, *rows = case
+    row = rows[0] if rows else {}
+    with monkeypatch.context() as patch:
+        run(scenario, row, patch)
+    with monkeypatch.context() as patch:
+        remove_defence(patch)
+        with pytest.raises(AssertionError):
+            run(scenario, row, patch)

@@ -1,0 +1,91 @@
+"""Sweeps while their requests wait for `provision`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.support.jobs import WORKER_0
+from tests.support.world import World
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import provision
+from trainmaster.flows.sweep import LOST_AFTER
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging.push import Message
+
+MINUTE_S = 60
+
+
+def sweep_later(world: World) -> list[Message]:
+    """Sweep a minute later, and take the requests without delivering them."""
+    world.wait(MINUTE_S)
+    world.sweep()
+    return [message for message in world.bus.drain() if message.topic == topics.PROVISION]
+
+
+def raise_temporary_error(*_: object) -> None:
+    raise TemporaryError("503")
+
+
+def deliver(world: World, message: Message) -> None:
+    provision.on_message(message, world.deps, world.fleet_deps)
+
+
+def test_job_whose_request_waits_gets_no_other(world: World) -> None:
+    world.submit()
+    world.bus.drain()
+    first = sweep_later(world)
+    assert len(first) == 2, "the job, and the check of all VMs"
+    assert [sweep_later(world) for _ in range(5)] == [[]] * 5
+    for message in first:
+        deliver(world, message)
+    world.bus.drain()
+    assert len(sweep_later(world)) == 2
+
+
+def test_requests_wait_until_the_last_one_is_delivered(world: World) -> None:
+    world.submit()
+    world.bus.drain()
+    job, check = sweep_later(world)
+    assert isinstance(
+        internal_requests.decode_provision(check.data), internal_requests.OrphanSearch
+    )
+    deliver(world, job)
+    world.bus.drain()
+    assert sweep_later(world) == []
+    deliver(world, check)
+    world.bus.drain()
+    assert sweep_later(world)
+
+
+def test_requests_that_are_lost_are_published_again(world: World) -> None:
+    world.submit()
+    world.bus.drain()
+    assert sweep_later(world)
+    silent = 0
+    while not sweep_later(world):
+        silent += 1
+    assert timedelta(minutes=silent + 1) == LOST_AFTER
+
+
+def test_deadline_is_recorded_while_requests_wait(running: World) -> None:
+    assert sweep_later(running)
+    running.wait(timedelta(days=30).total_seconds())
+    running.store.note_sweep_requests(running.now)
+    running.sweep()
+    assert running.job.state.is_terminal
+
+
+def test_check_that_fails_does_not_keep_sweeps_from_requesting(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google cannot list VMs: the jobs' own reconciliations may still help them."""
+    running.kill(WORKER_0)
+    running.bus.drain()
+    *_, check = sweep_later(running)
+    monkeypatch.setattr(running.fleet, "list_all", raise_temporary_error)
+    with pytest.raises(TemporaryError):
+        deliver(running, check)
+    running.bus.drain()
+    assert len(sweep_later(running)) == 2
