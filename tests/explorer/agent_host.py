@@ -50,6 +50,7 @@ NOTICES: Final = {
     "maintenance": ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"),
 }
 """Which metadata entry announces the end of a VM, and its value then."""
+UPCOMING: Final = "instance/upcoming-maintenance?alt=json"
 NO_FILE: Final = Path("no-such-folder/state.json")
 DISK_FILLS_S: Final = (30.0, 300.0)
 """After the start of the VM. Programs fill it."""
@@ -88,6 +89,8 @@ class AgentHost:
         self.disk: Disk | None = None
         """The disk, if it becomes full."""
         self.is_unfit = False
+        self.fails_setup = False
+        """Whether it cannot be set up any more."""
         if self.world.chance(profile.full_disk):
             self.disk = Disk()
             self.world.at_end.append(self.disk.close)
@@ -175,16 +178,15 @@ class AgentHost:
 
     def announce_early(self, ahead_s: float) -> None:
         """The metadata server announces maintenance so long ahead."""
-        path = "instance/upcoming-maintenance?alt=json"
         at = self.world.clock() + timedelta(seconds=ahead_s)
-        self._metadata[path] = json.dumps({"window_start_time": at.isoformat()})
-        self._notify(path)
+        self._metadata[UPCOMING] = json.dumps({"window_start_time": at.isoformat()})
+        self._notify(UPCOMING)
 
-    def withdraw(self, cause: str) -> None:
-        """The metadata server announces nothing any more."""
-        path, _ = NOTICES[cause]
-        self._metadata.pop(path, None)
-        self._notify(path)
+    def withdraw_maintenance(self) -> None:
+        """The metadata server announces no maintenance any more."""
+        for path in (NOTICES["maintenance"][0], UPCOMING):
+            self._metadata.pop(path, None)
+            self._notify(path)
 
     def shut_down(self) -> None:
         """The guest shuts down: the agent gets SIGTERM, and maybe so does the program."""
@@ -393,7 +395,7 @@ class VirtualSetup:
         if host.is_unfit:
             host.vm.job.note_fault(host.vm, "unfit")
             return SetupFailure("setup", None, UNFIT, UNFIT["message"])
-        if not is_installed and world.chance(profile.setup_fail):
+        if self._host.fails_setup or world.chance(profile.setup_fail):
             host.vm.job.note_fault(host.vm, "setup")
             return SetupFailure("setup", None, DOWNLOAD_FAILED, "503")
         return {}

@@ -162,7 +162,7 @@ class ExploredVm:
         self.job.note_fault(self, "withdrawn")
         for agent in self.agents:
             agent.announce(LossCause.MAINTENANCE)
-            self.world.within(WITHDRAWN_S, agent.withdraw, LossCause.MAINTENANCE)
+            self.world.within(WITHDRAWN_S, agent.withdraw_maintenance)
         self._plan_fault()
 
     def _reboot(self) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.explorer.causes import DONE, OWN, PEER, REBOOT, SAVED, STALLED
 from tests.explorer.programs import Key, Program
-from trainmaster.core.actions import DeleteJob, Ignore
+from trainmaster.core.actions import Action, DeleteJob, Ignore, RestartReplica
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.cap import Cap
@@ -58,6 +58,8 @@ NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
 ANNOUNCED: Final = frozenset({"preemption", "maintenance"})
 """Faults that are announced before."""
+WITHDRAWN: Final = "withdrawn"
+"""An announcement that is taken back. Peers of its machine do not learn that."""
 HARD: Final = frozenset({"unfit", "lost", "hang", "gone", "unkillable", "interrupted"})
 """Faults after which a machine no longer takes part."""
 
@@ -136,7 +138,7 @@ class Examiner:
             (
                 at_s + NOTICE_S
                 for at_s, _, kind in self._job.faults
-                if kind in ANNOUNCED
+                if kind in (*ANNOUNCED, WITHDRAWN)
                 and at_s > max(program.started_s - NOTICED_S, now_s - ASKED_AGAIN_S)
                 and at_s + NOTICE_S > program.asked_s
             ),
@@ -234,7 +236,7 @@ class Examiner:
         if before.job.state is JobState.PREPARING and loaded.state.job.state is JobState.RUNNING:
             self._examine_start(loaded.state)
         charges = list(self._charges(before, loaded.state, entry))
-        self._count(charges)
+        self._count(charges, entry.decision.action)
         if self._job.is_synchronous and not self._is_about_single(entry):
             self._examine_round(before, entry, charges)
         elif isinstance(entry.event, ReplicaExited) and not isinstance(
@@ -275,9 +277,10 @@ class Examiner:
     # Charges.
 
     def _charges(self, before: State, after: State, entry: LedgerEntry) -> Iterable[Charge]:
-        used = {replica.key: replica.restarts_used for replica in before.replicas}
+        # A restart may excuse earlier ones, so that fewer are charged after it than before.
+        known = {replica.key: replica.restarts for replica in before.replicas}
         for replica in after.replicas:
-            if replica.restarts_used > used.get(replica.key, 0):
+            if set(replica.restarts) - set(known.get(replica.key, ())):
                 yield Charge("restart", replica.replica_id, named(entry.decision.text))
         if after.job.budgets.reruns_used > before.job.budgets.reruns_used:
             yield Charge("rerun", named(entry.decision.text))
@@ -298,9 +301,12 @@ class Examiner:
             return False
         return any(kind == "setup" for _, _, kind in self._job.faults)
 
-    def _count(self, charges: list[Charge]) -> None:
+    def _count(self, charges: list[Charge], action: Action) -> None:
         assert self.state
         self.charges += charges
+        if isinstance(action, RestartReplica):
+            replica = next(found for found in self.state.replicas if found.key == action.replica)
+            self._restarts[replica.attempt, replica.replica_id] -= len(action.excused)
         for charge in charges:
             if charge.kind == "restart" and charge.replica_id:
                 self._restarts[self.state.job.attempt, charge.replica_id] += 1

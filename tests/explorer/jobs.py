@@ -64,6 +64,8 @@ class ExploredJob:
         """When which machine failed, and how."""
         self.reaction_to_save: str | None = None
         """What its programs do when they are asked to save; None: each draws it."""
+        self.save_s: float | None = None
+        """How long their saves take; None: each draws it."""
         self.on_program: Callable[[Program], None] = lambda _: None
         """Called when a program starts."""
         self.programs = Programs(self)

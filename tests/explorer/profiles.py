@@ -56,6 +56,8 @@ class Profile:
     """Weight of reboots among the losses; all others have 0.83."""
     withdrawn: float = 0.0
     """Weight of maintenance that is announced and then cancelled."""
+    long_save: float = 0.0
+    """Per save: it takes minutes."""
     slow_metadata: float = 0.0
     """Per change: an agent learns of it up to 90 s late."""
     agent_crash_per_hour: float = 0.0
@@ -473,6 +475,7 @@ _MACHINES: Final = (
         lost=0.15,
         lost_event=0.05,
         withdrawn=0.5,
+        long_save=0.3,
         slow_metadata=0.1,
         stockout=0.1,
         loss_per_hour=15,

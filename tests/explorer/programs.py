@@ -73,6 +73,7 @@ LAUNCHER_S: Final = (0.02, 0.4)
 """How long a launcher runs on after its worker: torchrun looks every tenth of a second."""
 JOIN_S: Final = (1.0, 5.0)
 SAVE_S: Final = (0.5, 20.0)
+LONG_SAVE_S: Final = (20.0, 400.0)
 SAVE_ALONE_S: Final = (0.5, 8.0)
 CATCHES: Final = 0.7
 """Share of the programs that catch the signal that asks them to save."""
@@ -253,7 +254,8 @@ class Programs:
         reaction = self._job.reaction_to_save
         exits = world.rng.random() < SAVES if reaction is None else reaction == EXITS
         if is_able and program.saves_until_s <= world.now_s and exits:
-            saves_s = world.between(SAVE_S)
+            is_long = world.chance(world.profile.long_save)
+            saves_s = self._job.save_s or world.between(LONG_SAVE_S if is_long else SAVE_S)
             program.saves_until_s = world.now_s + saves_s
             world.after(saves_s, self.exit, program, {"exit_status": 0}, SAVED)
 
@@ -261,7 +263,8 @@ class Programs:
         """The program is asked to save, because its VM goes."""
         is_able = program.catches and not program.process.is_still
         if is_able and self._world.rng.random() < SAVES:
-            self._world.within(SAVE_ALONE_S, self.exit, program, {"exit_status": 0}, VM)
+            saves_s = self._job.save_s or self._world.between(SAVE_ALONE_S)
+            self._world.after(saves_s, self.exit, program, {"exit_status": 0}, VM)
 
     def end(self, program: Program, cause: str, root: Program | None = None) -> None:
         """The program ends, with its machine or by itself."""

@@ -150,6 +150,11 @@ class Scripted(History):
         for agent in self.vm(name).agents:
             agent.announce_early(ahead_s)
 
+    def withdraw(self, name: str) -> None:
+        """Announce no maintenance of the replica's VM any more."""
+        for agent in self.vm(name).agents:
+            agent.withdraw_maintenance()
+
     def stockout(self, seconds: float, task_type: str | None = None) -> None:
         """Let Google have no VMs, or none of this role, for so long."""
         until_s = self.world.now_s + seconds

@@ -60,6 +60,30 @@ def test_failure_of_one_machine_charges_nobody(fault: str, reaction: str) -> Non
     case.check()
 
 
+@pytest.mark.parametrize("reaction", ["peer", "bare", "abort", "hangs"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["hold reports it", "exit reports it"])
+def test_reboot_of_a_vm_that_cannot_be_set_up_again_charges_nobody(
+    reaction: str, is_late: bool
+) -> None:
+    case = Scripted(3, reaction=reaction)
+    case.train(4000)
+    case.vm("worker-1").agents[0].fails_setup = True
+    case.reboot("worker-1", after_s=2.0 if is_late else 40.0)
+    case.train(60)
+    assert case.charges == {}, case.story
+    case.check()
+
+
+def test_failure_of_a_member_that_cannot_be_set_up_again_is_charged_to_it() -> None:
+    case = Scripted(3, reaction="bare")
+    case.train(4000)
+    case.vm("worker-1").agents[0].fails_setup = True
+    case.fail("worker-1")
+    case.train(60)
+    assert case.charges == {"worker-1": 1}, case.story
+    case.check()
+
+
 @pytest.mark.parametrize("reaction", ["launcher", "abort"])
 def test_job_that_only_loses_machines_lives_on(reaction: str) -> None:
     case = Scripted(4, reaction=reaction)

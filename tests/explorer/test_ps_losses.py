@@ -46,6 +46,7 @@ def test_ps_losses() -> None:
     case.wait(HOUR_S)
     assert (case.job.state, case.job.attempt) == (JobState.RUNNING, 1), case.story
     assert "beside losses of VMs do not count" in case.story
+    case.check()
 
 
 @pytest.mark.parametrize("fail", [report_lost_peer, fail_beside_a_loss])

@@ -29,6 +29,12 @@ def setups_fail(case: Scripted) -> Iterator[None]:
     case.world.profile = profile
 
 
+def running(case: Scripted) -> set[str]:
+    """Return the replicas whose programs run."""
+    programs = case.explored.programs.all
+    return {str(program.replica_id) for program in programs if program.is_alive}
+
+
 def vms_created(case: Scripted) -> int:
     return case.cloud.count - FIRST_ID
 
@@ -43,6 +49,22 @@ def test_setup_outage_of_an_hour(kind: str, minutes: int) -> None:
     case.wait(HOUR_S + 10 * MINUTE_S)
     assert (case.job.state, case.job.attempt) == (JobState.RUNNING, 1), case.story
     assert case.charges == {}, case.story
+
+
+def test_pause_of_a_replica_holds_no_other_that_is_judged_alone() -> None:
+    case = Scripted(3, kind="independent", options={"independentReplicas": True})
+    case.explored.is_coupled = False
+    case.wait(HOUR_S)
+    with setups_fail(case):
+        case.lose("worker-0")
+        case.wait(15 * MINUTE_S)
+    case.lose("worker-1")
+    case.wait(3 * MINUTE_S)
+    assert "worker-1" in running(case), case.story
+    assert "worker-0" not in running(case), "its own pause is an hour"
+    case.wait(HOUR_S)
+    assert "worker-0" in running(case), case.story
+    assert case.charges == {}
 
 
 @pytest.mark.parametrize("kind", ["sync", "ps"])

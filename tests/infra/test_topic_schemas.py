@@ -290,6 +290,8 @@ def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
         report.report_ready(IncarnationKey(1, 1))
         report.report_ready(IncarnationKey(1, 2), ended=ended, is_held=True)
         report.report_exit(IncarnationKey(1, 1), fact, lambda: None)
+        setup = {"cause": "setup", "error": error, "tail": "", "ended": ended}
+        report.report_exit(IncarnationKey(1, 2), setup, lambda: None)
         report.report_maintenance(IncarnationKey(1, 1), "preemption", lambda: None)
         for event in (*report._incarnation_events._events, *report._maintenance_events._events):
             yield event.topic, dict(event.body)

@@ -140,8 +140,7 @@ class RecordingReporter(EventReporter):
         assert not self._vm.is_alive, "a program of an earlier incarnation runs"
         if is_held:
             self.acceptances = [accepted]
-        words = f", {ended['cause']} {ended['incarnation']}" if ended else ""
-        self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{words}")
+        self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{_words(ended)}")
 
     def stop_repeating(self) -> None:
         self._facts.append("quiet")
@@ -149,7 +148,8 @@ class RecordingReporter(EventReporter):
     def report_exit(
         self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
     ) -> None:
-        self._facts.append(f"{details['cause']} {key.incarnation}")
+        ended = cast("Mapping[str, object] | None", details.get("ended"))
+        self._facts.append(f"{details['cause']} {key.incarnation}{_words(ended)}")
 
     def report_notice(
         self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
@@ -166,6 +166,11 @@ class RecordingReporter(EventReporter):
 
     def flush(self, timeout: float) -> None:
         self._facts.append("flushed")
+
+
+def _words(ended: Mapping[str, object] | None) -> str:
+    """Return how an earlier program ended."""
+    return f", {ended['cause']} {ended['incarnation']}" if ended else ""
 
 
 class RecordingConsole(Console):

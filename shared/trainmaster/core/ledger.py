@@ -83,7 +83,7 @@ class LedgerEntry:
 
 def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
     """Return the ends of members that these entries report."""
-    ends = (end_in(entry.event) for entry in entries)
+    ends = (end_in(entry.event, entry.round) for entry in entries)
     return tuple(end for end in ends if end is not None)
 
 

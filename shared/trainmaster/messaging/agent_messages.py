@@ -332,24 +332,17 @@ class ExitModel(MessageModel):
         )
 
 
-class ReplicaExitMessage(ExitModel, AgentMessage):
-    """A program ended."""
-
-
 class EndedModel(ExitModel):
-    """How the program before the one that is ready ended on this VM."""
+    """How the program before the one that the message is about ended on this VM."""
 
     attempt: Count
     incarnation: Count
     at: Time
 
 
-class VmReadyMessage(AgentMessage):
-    """An agent is about to start a program, or waits for the order to start it."""
+class NextIncarnationMessage(AgentMessage):
+    """An agent has set up the VM for an incarnation, or could not, after an earlier one."""
 
-    agent_started_at: Time | None = None
-    finding: str = ""
-    """Fault of the machine that the preflight found, if the job only wants it reported."""
     ended: EndedModel | None = None
 
     @model_validator(mode="after")
@@ -357,8 +350,28 @@ class VmReadyMessage(AgentMessage):
         if self.ended is not None:
             ended = (self.ended.attempt, self.ended.incarnation)
             if ended >= (self.attempt, self.incarnation):
-                raise ValueError("ended must be an earlier incarnation than the one that is ready")
+                raise ValueError("ended must be an earlier incarnation than that of the message")
         return self
+
+    def previous_exit(self) -> ReplicaExited | None:
+        """Return the event that the earlier incarnation ended so; None: the message has none."""
+        if self.ended is None:
+            return None
+        ended = self.ended
+        subject = replace(self.subject(), attempt=ended.attempt, incarnation=ended.incarnation)
+        return ended.exit_of(subject, ended.at)
+
+
+class ReplicaExitMessage(ExitModel, NextIncarnationMessage):
+    """A program ended, or could not be started."""
+
+
+class VmReadyMessage(NextIncarnationMessage):
+    """An agent is about to start a program, or waits for the order to start it."""
+
+    agent_started_at: Time | None = None
+    finding: str = ""
+    """Fault of the machine that the preflight found, if the job only wants it reported."""
 
 
 class MaintenanceMessage(AgentMessage):
@@ -389,18 +402,12 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
     """
     message = decode_json(VmReadyMessage, data, published_at)
-    subject = message.subject()
-    end = message.ended
-    ended = None
-    if end is not None:
-        ended_subject = replace(subject, attempt=end.attempt, incarnation=end.incarnation)
-        ended = end.exit_of(ended_subject, end.at)
     return VmReady(
-        subject,
+        message.subject(),
         message.at,
         agent_started_at=message.agent_started_at,
         finding=_in_one_line(message.finding),
-        ended=ended,
+        ended=message.previous_exit(),
     )
 
 
@@ -410,7 +417,8 @@ def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> Re
     Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
     """
     message = decode_json(ReplicaExitMessage, data, published_at)
-    return message.exit_of(message.subject(), message.at)
+    exited = message.exit_of(message.subject(), message.at)
+    return replace(exited, ended=message.previous_exit())
 
 
 def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:

@@ -242,7 +242,7 @@ class Agent:
             self._exit_reporter.report_vm_stopping(program_exit)
         elif self._saving.was_asked(key):
             self._exit_reporter.report_end(
-                replace(program_exit, cause="saved"), "after all members were asked to save"
+                replace(program_exit, cause="saved"), "after it was asked to save"
             )
         elif self.stall_watch.has_stalled(key):
             self._exit_reporter.report_end(

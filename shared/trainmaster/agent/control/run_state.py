@@ -17,6 +17,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.model.results import ProgramExit
@@ -148,22 +149,27 @@ class RunState:
         how the previous incarnation ended, if it ended by itself.
         """
         self._held = key
-        previous = self._state.started
-        previous_exit = self._state.exit
-        ended = None
-        if previous is not None and previous_exit is not None:
-            ended = {**previous._asdict(), **previous_exit}
-        self._reporter.report_ready(
-            key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
-        )
+        accepted = functools.partial(self._on_ready_accepted, key)
+        self._reporter.report_ready(key, accepted, ended=self._previous_end(), is_held=True)
+
+    def _previous_end(self) -> dict[str, Any] | None:
+        """Return how the incarnation ended that was started last, with its key; None if none has
+        started, if it runs, or if a directive ended it.
+        """
+        if self._state.started is None or self._state.exit is None:
+            return None
+        end = {name: value for name, value in self._state.exit.items() if name != "ended"}
+        return {**self._state.started._asdict(), **end}
 
     def record_exit(
         self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
     ) -> None:
         """Store how the incarnation ended that was started last.
 
-        `unstarted`: an incarnation that could not be started; it is used up, too.
+        `unstarted`: an incarnation that could not be started; it is used up, too. Its exit contains
+        how the one before ended, which may not have been reported yet.
         """
+        ended = self._previous_end() if unstarted is not None else None
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
@@ -180,6 +186,8 @@ class RunState:
         if progress:
             known = {name: value for name, value in progress.items() if value not in (None, ())}
             body["progress"] = known
+        if ended is not None:
+            body["ended"] = ended
         self._state.exit = body
         self._save()
 

@@ -49,7 +49,7 @@ AGAIN_S = 600.0
 withdrawn.
 """
 FINISH_S = 600.0
-"""Time for a save after the round has ended."""
+"""Time for a save, from the request or from the end of the round."""
 LATE_S = 60.0
 """Time after a VM should have been given up for which the notice still explains an exit."""
 CATCH_AGAIN_S = 30.0
@@ -89,7 +89,7 @@ class Saving:
         self._number = 0
         """The request in this round that it was chosen for."""
         self._asked: IncarnationKey | None = None
-        """The last round whose program was asked to save."""
+        """The last round whose program was asked to save, with its peers or alone."""
         self._acts_at = math.inf
         """The chosen moment: when all members ask their programs to save."""
         self._has_acted = False
@@ -116,6 +116,9 @@ class Saving:
             self._ask_peers(self._channel, key, self._number_of_notice(key), gives_up_s)
         elif self._config.save_on_notice != "off":
             name = self._config.checkpoint_signal
+            self._asked = key
+            self._acts_at = self._clock()
+            self._save_ends_at = self._acts_at + gives_up_s
             self._enter()
             self._console.log(f"Sending {name.name} to the program, so that it saves its state.")
             self._launcher.show_notice()
@@ -159,12 +162,14 @@ class Saving:
             self._inbox.post_later(CATCH_AGAIN_S, ask)
 
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether all members of this round were asked to save: then its end is neither a
-        success nor a failure.
+        """Return whether this program was asked to save: its end is no success and no failure
+        then.
 
-        False again `LATE_S` after the VM should have been given up: the notice was withdrawn.
+        A withdrawn notice changes nothing: the program saves. False again when a save has ended at
+        the latest: the program went on.
         """
-        return key == self._asked and self._clock() < self._save_ends_at + LATE_S
+        latest = max(self._acts_at + FINISH_S, self._save_ends_at + LATE_S)
+        return key == self._asked and self._clock() < latest
 
     @property
     def patience_s(self) -> float:

@@ -119,7 +119,9 @@ class ReplaceVm:
     wasted: int = 0
     """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several wasted machines; None: it stays."""
+    """Earliest time of the request for the VM, after several wasted machines, and for a member of
+    that for any VM; None: at once, or when the gang's pause is over.
+    """
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"

@@ -83,7 +83,8 @@ class ExitCause(StrEnum):
         "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     )
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
-    # The program ended after all members were asked to save, because a VM goes, or the job ends.
+    # The program ended after it, or all members, were asked to save, because a VM goes, or the job
+    # ends.
     SAVED = "saved"
     UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
     STALLED = "stalled"  # the program printed nothing for its stall timeout: the agent ended it
@@ -162,6 +163,10 @@ class ReplicaExited(_ReplicaEvent):
     """
     log_problem: str = ""
     """Why it did not accept them; empty: it did."""
+    ended: ReplicaExited | None = None
+    """If this incarnation could not be started: how the previous program on this VM ended; None as
+    in `VmReady`.
+    """
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property

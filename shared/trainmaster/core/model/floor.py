@@ -21,6 +21,7 @@ NO_VM: Final[dict[str, Any]] = {
     "instance_id": None,
     "host_vms": (),
     "vm_since": None,
+    "next_at": None,
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2

@@ -91,6 +91,11 @@ class Replica:
     """Machines in a row, over all attempts, that gave it no ten useful minutes: lost, silent, unfit
     or not set up. `core.rules.wasted` counts them.
     """
+    next_at: datetime | None = None
+    """Earliest time of the request for its next VM, after several wasted machines; None: at once.
+
+    Members wait together: `Placement.next_at`.
+    """
     ready_at: datetime | None = None
     """When its last incarnation that was ready became so.
 

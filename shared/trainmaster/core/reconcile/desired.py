@@ -30,6 +30,8 @@ class DesiredVm:
     """True if no agent has reported from this VM generation: a missing VM is then still to be
     created. False: a missing VM was lost.
     """
+    is_paused: bool = False
+    """Whether the VM may not be requested yet: several machines of the replica were wasted."""
     awaits_slices: bool = False
     """Whether the directive is HOLD only until the addresses of all TPU slices are known."""
 
@@ -55,6 +57,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
             named(prefix, job.set_id, replica.replica_id),
             _with_save(_directive(job, replica, without), job, replica, now),
             replica.awaits_vm,
+            is_paused=replica.next_at is not None and now < replica.next_at,
         )
         for replica in replicas
         if replica.state is not ReplicaState.COMPLETED

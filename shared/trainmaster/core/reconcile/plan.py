@@ -180,6 +180,8 @@ def vm_steps(
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
+            if target.is_paused:
+                continue
             replica = target.replica
             key = (
                 replica.replica_id.task_type,

@@ -263,7 +263,7 @@ def next_steps(
         return (wait.sentence if wait else ADMISSION_PENDING,)
     replicas = tuple(replicas)
     sentences = [
-        f"{replica.replica_id.words} {_WAITS_FOR[replica.state]}."
+        f"{replica.replica_id.words} {_WAITS_FOR[replica.state]}{_when_requested(replica)}."
         for replica in replicas
         if replica.state in _WAITS_FOR
     ]
@@ -329,6 +329,13 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
     if left := planned_trials(tuning) - len(tuning.trials):
         sentences.append(f"{left} more trials may begin, at most {tuning.max_parallel} at once.")
     return tuple(sentences)
+
+
+def _when_requested(replica: Replica) -> str:
+    """Return when the next VM of a replica is requested that waits alone for it."""
+    if not replica.awaits_vm or replica.next_at is None:
+        return ""
+    return f", which is requested at {replica.next_at:%H:%M:%S}, or within a minute after"
 
 
 def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:

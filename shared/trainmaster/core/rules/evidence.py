@@ -140,12 +140,17 @@ def rank_of(end: End) -> Rank:
     return Rank.OWN if is_own else Rank.OTHER
 
 
-def end_in(event: Event) -> End | None:
+def end_in(event: Event, round_: str | None = None) -> End | None:
     """Return the end that the event reports; None: it reports none, or an exit 0.
 
-    A vm-ready reports how the program that ran before on its VM ended.
+    A vm-ready reports how the program that ran before on its VM ended. So does the exit of an
+    incarnation that could not be started, unless a fault of the machine explains both ends: it is
+    returned if it is of `round_`.
     """
     end = event.ended if isinstance(event, VmReady) else event
+    if isinstance(end, ReplicaExited) and end.cause is not ExitCause.UNFIT and end.ended:
+        is_asked_for = round_ == round_key(end.ended.subject.attempt, end.ended.subject.incarnation)
+        end = end.ended if is_asked_for else end
     if isinstance(end, ReplicaExited):
         return None if end.succeeded else end
     return end if isinstance(end, VmLost | MemberMissing | SaveOver) else None
@@ -157,14 +162,15 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 
     While a round is held, ends count for the round before it: the loss of a VM that was in it, and
     the end of a program of it. A VM that is given up because it is unfit or cannot be set up is
-    lost, too: it has not reported how the round ended on it. The loss of a VM that is ready for the
-    held round shows nothing about the round before it, and counts for the hold (`hold_key`).
+    lost, too, unless it reports how the round ended on it; a fault of the machine explains that
+    end. The loss of a VM that is ready for the held round shows nothing about the round before it,
+    and counts for the hold (`hold_key`).
 
     `state` is the state before the decision. A time before the start of the round, from a VM with a
     wrong clock, counts as that start.
     """
     job = state.job
-    end = end_in(event)
+    end = _end_of_round_before(state, event) or end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
     is_left_out = replica_of(end) in job.round.without
@@ -182,6 +188,18 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
         return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
+
+
+def _end_of_round_before(state: State, event: Event) -> End | None:
+    """Return how the round before the held one ended on a VM that cannot be set up for the held
+    one; None: it has reported that before, or does not tell.
+    """
+    job = state.job
+    if not isinstance(event, ReplicaExited) or not job.round.is_held:
+        return None
+    end = end_in(event, round_key(job.attempt, job.round.number - 1))
+    is_told = end is not event
+    return end if is_told and _was_in_round_before(state, event.subject.replica_id) else None
 
 
 def _is_of_hold(job: Job, end: End) -> bool:

@@ -194,7 +194,9 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
     subject = event.subject
     job = state.job
     if isinstance(event, ReplicaExited):
-        success = judge_primary_success(state, event, now)
+        exits = (event, event.ended) if event.ended else (event,)
+        successes = [judge_primary_success(state, exited, now) for exited in exits]
+        success = next(filter(None, successes), None)
         if success is not None:
             return success
     replica = state.find(job.attempt, subject.replica_id)

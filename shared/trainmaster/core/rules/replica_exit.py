@@ -143,20 +143,26 @@ def judge_unfit(case: Case) -> Decision | None:
     return replace_vm(case.state, case.replica, end, case.now)
 
 
-def _vm_restarted(case: Case) -> Decision | None:
-    """Restart in the same VM, free of charge; on another one if the program had just started: the
-    program, or a fault of the machine, may bring the VM down at each start.
+def _interrupted(case: Case) -> Decision | None:
+    """Restart in the same VM, free of charge, after a reboot, or after a save because of a notice
+    that was withdrawn.
+
+    If the program had just started when the VM rebooted, restart on another one: the program, or a
+    fault of the machine, may bring the VM down at each start.
     """
-    if case.event.cause is not ExitCause.VM_RESTARTED:
-        return None
-    cause = f"the VM of {case.who} rebooted under its program"
-    if case.is_on_current_vm and is_short_life(case.program_began_at, case.event.at):
-        end = VmEnd(
-            f"{cause[0].upper()}{cause[1:]}",
-            Reason.VM_RESTARTED,
-            case.event.at,
-            is_verdict=case.is_verdict,
-        )
+    match case.event.cause:
+        case ExitCause.VM_RESTARTED:
+            reason = Reason.VM_RESTARTED
+            cause = f"the VM of {case.who} rebooted under its program"
+        case ExitCause.SAVED:
+            reason = Reason.SAVED
+            cause = f"{case.who} ended after it was asked to save"
+        case _:
+            return None
+    is_young = case.is_on_current_vm and is_short_life(case.program_began_at, case.event.at)
+    if is_young and reason is Reason.VM_RESTARTED:
+        what = f"{cause[0].upper()}{cause[1:]}"
+        end = VmEnd(what, reason, case.event.at, is_verdict=case.is_verdict)
         return replace_vm(case.state, case.replica, end, case.now)
     rerun = case.job.plan.restarts.restart_job_on_worker_restart
     consequence = (
@@ -166,7 +172,7 @@ def _vm_restarted(case: Case) -> Decision | None:
     )
     text = exit_texts.about_vm(case, cause, f"{consequence}, free of charge.")
     action = _rerun_action(case, Budget.FREE) if rerun else _restart_action(case, Budget.FREE)
-    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, action)
+    return Decision(Rule.VM_LOST, reason, text, action)
 
 
 def judge_setup_failure(case: Case) -> Decision | None:
@@ -431,7 +437,7 @@ ROWS: Final = (
     Row(Rule.PRIMARY_DONE, judge_exit_zero, "the primary replica exits 0"),
     Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),
     Row(Rule.VM_LOST, judge_unfit, "its machine failed the preflight"),
-    Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
+    Row(Rule.VM_LOST, _interrupted, "its VM rebooted, or it was asked to save"),
     Row(Rule.VM_LOST, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(

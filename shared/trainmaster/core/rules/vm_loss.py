@@ -104,9 +104,11 @@ def replace_vm(state: State, replica: Replica, end: VmEnd, now: datetime) -> Dec
         move = _rerun_elsewhere if is_rerun else _request_elsewhere
         text, action = move(state, replacement, end.cause, now=now, next_at=now + pause)
         return Decision(Rule.VM_LOST, reason, text, action)
-    next_at = _next_at(state.job, pause, now)
+    reruns_job = _reruns_job(state.job, replica, reason)
+    holds_gang = reruns_job or is_member(state.job.plan, replica.replica_id)
+    next_at = _next_at(state.job, pause, now, holds_gang=holds_gang)
     free = f"in {_seconds(now, next_at)}, free of charge" if next_at else "free of charge"
-    if _reruns_job(state.job, replica, reason):
+    if reruns_job:
         text = (
             f"{end.cause}: the whole job is rerun (restartJobOnWorkerRestart), and"
             f" {replica.replica_id.words} gets another VM, {free}."
@@ -140,12 +142,16 @@ def _reruns_job(job: Job, replica: Replica, reason: Reason) -> bool:
     return job.plan.restarts.restart_job_on_worker_restart and has_run
 
 
-def _next_at(job: Job, pause: timedelta, now: datetime) -> datetime | None:
-    """Return when VMs are requested again; None: at once, or after a pause that has begun and is
-    as good. Gangs lose many VMs at once, and each pause writes the job.
+def _next_at(job: Job, pause: timedelta, now: datetime, *, holds_gang: bool) -> datetime | None:
+    """Return when the VM is requested; None: at once, or after a pause of the gang that has begun
+    and is as good. Gangs lose many VMs at once, and each pause writes the job.
+
+    `holds_gang`: whether no VM of the job is requested before; False: only this one is not.
     """
     if not pause:
         return None
+    if not holds_gang:
+        return now + pause
     until = job.placement.next_at
     is_paused = until is not None and until > now and until >= now + pause - RETRY_MIN
     return None if is_paused else now + pause

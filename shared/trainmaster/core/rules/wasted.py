@@ -9,7 +9,8 @@
 What follows, besides another VM:
 
     second and further ones   a pause that doubles, up to a quarter of an hour; after failed set-ups
-                              five minutes, and then one hour
+                              five minutes, and then one hour. The members of a round wait
+                              together, and any other replica alone
     at 3, 6, 9 ...            the next zone, with all other VMs that have not reported. The first
                               wasted machine and a failed set-up show nothing about the zone; an
                               agent that did not report is no reason to stop a gang that runs

@@ -246,7 +246,7 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
         )
     replica = find_replica(state, action.replica)
     job = (
-        job_after_loss(state.job, action.replacement) if action.replacement else None
+        job_after_loss(state.job, replica, action.replacement) if action.replacement else None
     ) or state.job
     following = _following(job, replica.replica_id, now, is_vm_lost=action.replacement is not None)
     changed: tuple[Replica, ...] = ()

@@ -54,10 +54,9 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case RestartReplica():
             return Change(replicas=(_restart(state.job, replica, action, now),), effects=PROVISION)
         case ReplaceVm():
+            job = job_after_loss(state.job, replica, action)
             replaced = replace_vm(state.job, replica, action, now)
-            return Change(
-                job=job_after_loss(state.job, action), replicas=(replaced,), effects=PROVISION
-            )
+            return Change(job=job, replicas=(replaced,), effects=PROVISION)
         case _:
             assert_never(action)
 
@@ -145,7 +144,8 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         charged(job, _with_measurement(replica, action), action, now),
         ReplicaState.REPLACING,
         now,
-        **NO_VM,  # nothing is known of the next VM: no id, no report, no host
+        # nothing is known of the next VM: no id, no report, no host
+        **NO_VM | {"next_at": None if _waits_with_gang(job, replica) else action.next_at},
         vm_generation=replica.vm_generation + 1,
         quick_failures=0,
         bug=None,
@@ -176,13 +176,18 @@ def _order_incarnation(
     return move_replica(replica, target, **fields)
 
 
-def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
+def _waits_with_gang(job: Job, replica: Replica) -> bool:
+    """Whether a pause before the replica's next VM is one for all VMs: its peers wait for it."""
+    return is_member(job.plan, replica.replica_id)
+
+
+def job_after_loss(job: Job, replica: Replica, action: ReplaceVm) -> Job | None:
     """Return the job after the loss of a VM; None: it does not change.
 
-    With a pause before the next VM, the search for capacity begins again: its next pass has another
-    number, and what the last one waited for no longer counts.
+    With a pause before the next VM of a member, the search for capacity begins again: its next pass
+    has another number, and what the last one waited for no longer counts.
     """
-    if action.next_at is None:
+    if action.next_at is None or not _waits_with_gang(job, replica):
         return None
     old = job.placement
     placement = replace(

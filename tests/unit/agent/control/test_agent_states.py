@@ -167,9 +167,15 @@ def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready
 def test_end_is_evidence_exactly_if_no_directive_caused_it(
     history: tuple[str, ...], words: str
 ) -> None:
-    vm = ScriptedVm().run(RUN, SET_UP, *history, SET_UP)
-    assert vm.facts[-1] == f"held 2{words}"
-    assert "vm_stopping 1" not in vm.facts, "the directive supersedes the delayed report"
+    for event, report in ((SET_UP, "held 2"), (SETUP_FAILS, "setup 2")):
+        vm = ScriptedVm().run(RUN, SET_UP, *history, event)
+        assert vm.facts[-1] == f"{report}{words}"
+        assert "vm_stopping 1" not in vm.facts, "the directive supersedes the delayed report"
+
+
+def test_reboot_is_reported_although_the_vm_cannot_be_set_up_again(tmp_path: Path) -> None:
+    vm = ScriptedVm(tmp_path / "state.json").run(RUN, SET_UP).crash()
+    assert vm.run(HOLD_NEXT, SETUP_FAILS).facts[-1] == "setup 2, vm_restarted 1"
 
 
 def test_later_hold_still_carries_the_end_of_the_last_program() -> None:

@@ -49,8 +49,8 @@ def test_exit_during_a_shutdown_is_reported_at_once(order: tuple[str, str]) -> N
     assert facts[-3:] == ["vm_stopping 1", "flushed", "agent exits"]
 
 
-def test_exit_after_cancelled_maintenance_is_the_programs_own() -> None:
+def test_exit_soon_after_cancelled_maintenance_is_a_save() -> None:
     history = (RUN, SET_UP, MAINTENANCE, CANCELLED)
-    assert ScriptedVm().run(*history, PROGRAM_ENDS).facts[-1] == "process 1"
+    assert ScriptedVm().run(*history, PROGRAM_ENDS).facts[-1] == "saved 1"
     again = ScriptedVm().run(*history, MAINTENANCE, PROGRAM_ENDS)
     assert again.facts[-2:] == ["save", "maintenance 1"], "announced again: the exit is delayed"

@@ -385,13 +385,29 @@ def test_round_that_has_ended_does_not_grow() -> None:
     assert (gang.asked, gang.timers) == ({}, [])
 
 
-def test_exit_long_after_the_request_is_the_programs_own() -> None:
-    """A notice was withdrawn, or the program went on after its save: hours later, its exit 0
-    completes the job.
-    """
+@pytest.mark.parametrize("gives_up_s", [25.0, 3000.0])
+def test_exit_after_a_withdrawn_notice_is_a_save_for_as_long_as_a_save_may_last(
+    gives_up_s: float,
+) -> None:
+    """Later, the program went on after its save: its exit 0 completes the job."""
     gang = Gang()
-    gang.peer_asks(0.1, 25.0)
-    gang.advance(25 + LATE_S - 1)
+    gang.peer_asks(0.0, gives_up_s)
+    gang.advance(max(FINISH_S, gives_up_s + LATE_S) - 1)
     assert gang.saving.was_asked(ROUND)
     gang.advance(2)
     assert not gang.saving.was_asked(ROUND)
+
+
+def test_exit_of_a_program_that_alone_was_asked_is_a_save() -> None:
+    alone = Gang(mode="replica")
+    alone.notice()
+    alone.advance(FINISH_S - 1)
+    assert alone.saving.was_asked(ROUND)
+    alone.advance(2)
+    assert not alone.saving.was_asked(ROUND)
+
+
+def test_program_that_is_not_to_be_asked_has_not_saved() -> None:
+    alone = Gang(mode="off")
+    alone.notice()
+    assert not alone.saving.was_asked(ROUND)

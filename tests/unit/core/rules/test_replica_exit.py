@@ -471,6 +471,17 @@ def test_error_message_of_an_out_of_memory_exit_has_the_services_words() -> None
 REBOOTED = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, seconds=0)
 
 
+@pytest.mark.parametrize("status", [0, 143])
+def test_save_after_which_the_vm_stays_restarts_the_program_free_of_charge(status: int) -> None:
+    """Also soon after the start: the machine has no fault."""
+    saved = exited(CHIEF, status, cause=ExitCause.SAVED)
+    decision = judge(RUNNING, saved, NOW)
+    assert action_of(decision, RestartReplica).charge is Budget.FREE
+    assert decision.text == (
+        "Chief 0 ended after it was asked to save: it restarts in the same VM, free of charge."
+    )
+
+
 def test_each_kind_of_failure_is_charged_to_its_own_budget() -> None:
     reboot = action_of(
         judge(a_state(a_replica(WORKER_0, ready_at=at(-600))), REBOOTED, at(0)), RestartReplica

@@ -41,7 +41,8 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitPolicy, Preset
 from trainmaster.core.model.job import Budgets
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.rules.evidence import Rank, rank_of, round_end
+from trainmaster.core.rules.evidence import Rank, end_in, rank_of, round_end
+from trainmaster.core.rules.judge import judge
 
 CHIEF_KEY: Final = a_replica(CHIEF).key
 
@@ -346,3 +347,57 @@ def test_vm_given_up_in_a_hold_is_evidence_until_it_reports_how_the_round_ended(
         other = round_end(held(2, unrelated), event)
         assert other is not None
         assert other.round == "1-2-held"
+
+
+REBOOT = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, seconds=80)
+GIVEN_UP = exited(WORKER_0, cause=ExitCause.SETUP, incarnation=2, seconds=95)
+
+
+@pytest.mark.parametrize(
+    ("ended", "rank"),
+    [
+        (REBOOT, Rank.MACHINE),
+        (exited(WORKER_0, 1, error=BUG, seconds=80), Rank.OWN),
+        (exited(WORKER_0, 1, error=PEER_LOSS, seconds=80), Rank.PEER),
+    ],
+    ids=["reboot", "own failure", "lost peer"],
+)
+def test_vm_that_cannot_be_set_up_again_tells_how_the_round_ended_on_it(
+    ended: ReplicaExited, rank: Rank
+) -> None:
+    kept = a_replica(WORKER_0, ordered_at=at(10))
+    event = replace(GIVEN_UP, ended=ended)
+    end = round_end(held(2, kept), event)
+    assert end is not None
+    assert (end.round, end.rank, end.ended_at) == ("1-1", rank, at(80))
+    assert end_in(event, end.round) == ended
+
+
+@pytest.mark.parametrize(
+    ("event", "replica"),
+    [
+        (replace(GIVEN_UP, ended=REBOOT), a_replica(WORKER_0, incarnation=2, ordered_at=at(10))),
+        (
+            replace(GIVEN_UP, ended=replace(REBOOT, subject=replace(REBOOT.subject, attempt=0))),
+            a_replica(WORKER_0, ordered_at=at(10)),
+        ),
+        (
+            replace(GIVEN_UP, cause=ExitCause.UNFIT, ended=exited(WORKER_0, 1, error=BUG)),
+            a_replica(WORKER_0, ordered_at=at(10)),
+        ),
+    ],
+    ids=["told before", "of another attempt", "its machine has a fault"],
+)
+def test_end_before_counts_only_for_its_round_and_not_on_a_faulty_machine(
+    event: ReplicaExited, replica: Replica
+) -> None:
+    end = round_end(held(2, replica), event)
+    assert end is not None
+    assert end.ended_at == event.at
+    assert end_in(event, end.round) == event
+
+
+def test_exit_0_of_a_primary_whose_vm_cannot_be_set_up_again_is_success() -> None:
+    setup = exited(CHIEF, cause=ExitCause.SETUP, incarnation=2, seconds=95)
+    event = replace(setup, ended=exited(CHIEF, 0, seconds=80))
+    assert summarize(judge(held(2), event, NOW)) == "2 succeed_job primary_exited_zero"

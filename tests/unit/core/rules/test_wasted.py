@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.support import jobs
 from tests.support.alone import a_job, a_plan, a_state
-from tests.support.decisions import summarize
+from tests.support.decisions import action_of, summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
 from trainmaster.core.actions import FailJob, ReplaceVm
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost, VmReady
@@ -41,6 +42,12 @@ def nothing_up(job: Job = PREPARING) -> State:
 
 def worker(state: State) -> Replica:
     return next(replica for replica in state.replicas if replica.replica_id == WORKER_0)
+
+
+def next_request_at(state: State) -> datetime | None:
+    """Return when worker 0's VM is requested, if no other replica waits with it."""
+    assert state.job.placement.next_at is None or state.job.placement.floor
+    return max(filter(None, (state.job.placement.next_at, worker(state).next_at)), default=None)
 
 
 def lose(state: State, now: datetime, cause: LossCause = LossCause.PREEMPTION) -> tuple[str, State]:
@@ -85,7 +92,7 @@ def lose_all(state: State) -> tuple[list[str], list[timedelta], State]:
         decisions.append(decision)
         if state.job.state.is_terminal:
             return decisions, pauses, state
-        next_at = state.job.placement.next_at or now
+        next_at = next_request_at(state) or now
         pauses.append(max(next_at - now, timedelta()))
         now = max(now, next_at)
     raise AssertionError("the job does not end")
@@ -94,14 +101,15 @@ def lose_all(state: State) -> tuple[list[str], list[timedelta], State]:
 def test_first_early_loss_is_replaced_at_once() -> None:
     decision, state = lose(nothing_up(), at(100))
     assert decision == "4 replace_vm preemption"
-    assert (worker(state).wasted, state.job.placement.next_at) == (1, None)
+    assert (worker(state).wasted, next_request_at(state)) == (1, None)
 
 
 def test_second_early_loss_is_replaced_after_a_pause() -> None:
     _, state = lose(nothing_up(), at(100))
     decision, state = lose(state, at(110))
     assert decision == "4 replace_vm preemption"
-    assert state.job.placement == Placement(0, 1, None, at(110) + RETRY_MIN)
+    assert state.job.placement == Placement()
+    assert worker(state).next_at == at(110) + RETRY_MIN
     assert (worker(state).vm_generation, worker(state).incarnation, worker(state).replaced) == (
         3,
         3,
@@ -109,15 +117,13 @@ def test_second_early_loss_is_replaced_after_a_pause() -> None:
     )
 
 
-def test_early_loss_during_a_pause_does_not_write_the_job() -> None:
-    _, state = lose(nothing_up(), at(100))
-    _, state = lose(state, at(110))
-    paused = replace(
-        state, replicas=tuple(replace(replica, wasted=1) for replica in state.replicas)
-    )
-    decision = judge(paused, lost(CHIEF), at(120))
-    assert isinstance(decision.action, ReplaceVm), decision
-    assert evolve(paused, decision, at(120)).job is None
+def test_pause_of_a_replica_that_is_judged_alone_writes_no_job() -> None:
+    """No other replica waits with it."""
+    state = a_state(a_replica(WORKER_0, ReplicaState.WAITING, wasted=3))
+    decision = judge(state, lost(WORKER_0), at(120))
+    assert action_of(decision, ReplaceVm).next_at == at(120) + RETRY_MIN * 2**2
+    change = evolve(state, decision, at(120))
+    assert (change.job, len(change.replicas)) == (None, 1)
 
 
 def test_third_early_loss_in_a_zone_moves_what_has_not_reported_to_the_next_zone() -> None:
@@ -183,7 +189,7 @@ def test_loss_of_a_vm_soon_after_its_report_is_an_early_loss() -> None:
     assert (decision, worker(state).wasted) == ("4 replace_vm preemption", 1)
     decision, state = lose_after_report(state, at(1000), SOON)
     assert (decision, worker(state).wasted) == ("4 replace_vm preemption", 2)
-    assert state.job.placement.next_at == at(1000) + SOON + RETRY_MIN
+    assert next_request_at(state) == at(1000) + SOON + RETRY_MIN
 
 
 @pytest.mark.parametrize("losses", [1, WASTED_PER_ZONE - 1])
@@ -203,7 +209,7 @@ def test_vms_that_go_soon_after_their_reports_do_not_cost_more_than_the_limit() 
     while len(decisions) <= WASTED_MAX and not state.job.state.is_terminal:
         decision, state = lose_after_report(state, now, timedelta(seconds=30))
         decisions.append(decision)
-        now = max(now + timedelta(seconds=70), state.job.placement.next_at or now)
+        now = max(now + timedelta(seconds=70), next_request_at(state) or now)
     assert len(decisions) == WASTED_MAX
     assert now - at(100) >= timedelta(hours=6)
     assert decisions[WASTED_PER_ZONE - 1] == "4 continue_provisioning preemption"
@@ -222,7 +228,7 @@ def test_exit_while_a_young_vm_shuts_down_is_an_early_loss() -> None:
     event = exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING, seconds=30)
     decision, state = judge_and_apply(state, event, at(31))
     assert (decision, worker(state).wasted) == ("4 replace_vm vm_stopping", 2)
-    assert state.job.placement.next_at == at(31) + RETRY_MIN
+    assert next_request_at(state) == at(31) + RETRY_MIN
 
 
 def test_restart_in_the_same_vm_neither_ends_the_series_nor_makes_the_vm_younger() -> None:
@@ -283,7 +289,7 @@ def test_any_end_of_a_vm_counts_by_the_age_of_the_vm(
 def test_startup_timeout_counts_three_and_only_the_second_one_moves_the_gang() -> None:
     decision, state = lose(nothing_up(), at(1200), LossCause.STARTUP_TIMEOUT)
     assert (decision, worker(state).wasted) == ("4 replace_vm startup_timeout", 3)
-    assert state.job.placement.next_at == at(1200) + 2 * RETRY_MIN
+    assert next_request_at(state) == at(1200) + 2 * RETRY_MIN
     decision, state = lose(state, at(3000), LossCause.STARTUP_TIMEOUT)
     assert (decision, worker(state).wasted) == ("4 continue_provisioning startup_timeout", 6)
 
@@ -306,7 +312,7 @@ def test_setup_has_three_tries_with_pauses_that_outlast_an_outage_of_an_hour() -
     while not state.job.state.is_terminal:
         decision, state = fail_setup(state, now)
         decisions.append(decision)
-        now = state.job.placement.next_at or now
+        now = next_request_at(state) or now
     assert decisions == ["4 replace_vm setup_failed"] * 2 + ["4 fail_job internal_budget_spent"]
     assert now - at(100) > timedelta(hours=1)
     assert (
@@ -322,14 +328,18 @@ def test_setups_that_fail_on_vms_that_lived_end_the_job_too() -> None:
     assert fail_setup(state, at(36_000))[0] == "4 fail_job internal_budget_spent"
 
 
-def test_longer_pause_of_another_replica_is_not_cut_short() -> None:
-    _, state = fail_setup(nothing_up(), at(100))
-    replicas = [
-        replace(replica, wasted=10) if replica.replica_id == WORKER_0 else replica
-        for replica in state.replicas
-    ]
-    _, state = fail_setup(replace(state, replicas=tuple(replicas)), at(110))
-    assert state.job.placement.next_at == at(110) + timedelta(hours=1)
+def test_longer_pause_of_a_gang_is_not_cut_short() -> None:
+    members = jobs.a_state(
+        a_replica(WORKER_0, vm_since=at(0), wasted=1),
+        a_replica(WORKER_1, vm_since=at(0), wasted=9),
+        job=jobs.a_job(plan=jobs.a_plan(zones=("us-central1-a",))),
+    )
+    paused = apply(members, evolve(members, judge(members, lost(WORKER_1), at(0)), at(0)))
+    assert paused.job.placement.next_at == at(0) + RETRY_MAX
+    loss = replace(lost(WORKER_0), at=at(10))
+    again = apply(paused, evolve(paused, judge(paused, loss, at(10)), at(10)))
+    assert again.job.placement.next_at == at(0) + RETRY_MAX
+    assert [replica.next_at for replica in again.replicas] == [None, None, None]
 
 
 def test_reboot_soon_after_the_start_replaces_the_vm_and_a_later_one_does_not() -> None:
