@@ -120,7 +120,8 @@ def documents(result: object) -> int:
     """
     match result:
         case Loaded():
-            return 1 + len(result.state.replicas)
+            sets = 1 if result.state.job.machines else 0
+            return 1 + len(result.state.replicas) + sets
         case LiveJobs():
             return max(1, len(result.job_ids))
         case PendingEntries():

@@ -14,6 +14,9 @@ locals {
     api          = ["provision", "tune", "job-state"]
   }
 
+  # Functions that accept jobs: they look up what a job names.
+  acceptors = toset(["upload", "submit", "api"])
+
   worker_topics = toset(["vm-ready", "replica-exit", "maintenance"])
 
   # Prefix of the bucket's objects in conditions.
@@ -34,9 +37,9 @@ resource "google_storage_bucket_iam_member" "upload" {
   depends_on = [time_sleep.identities]
 }
 
-# These functions look up the generations of a job's packages when they accept it.
+# The generations of a job's packages are looked up when it is accepted.
 resource "google_storage_bucket_iam_member" "package_versions" {
-  for_each = toset(["upload", "submit", "api"])
+  for_each = local.acceptors
   bucket   = google_storage_bucket.this.name
   role     = "roles/storage.objectViewer"
   member   = google_service_account.function[each.key].member
@@ -68,7 +71,7 @@ resource "google_storage_bucket_iam_member" "upload_lists" {
   depends_on = [time_sleep.identities]
 }
 
-# These functions find out whether what a job names exists. The role shows metadata, and neither the values of secrets nor the contents of
+# Whether what a job names exists is found out when it is accepted. The role shows metadata, and neither the values of secrets nor the contents of
 # images and buckets. docs/decisions/0056-resources-before-vms.md
 resource "google_project_iam_custom_role" "resource_viewer" {
   role_id     = "${local.name}ResourceViewer${var.role_suffix}"
@@ -86,7 +89,7 @@ resource "google_project_iam_custom_role" "resource_viewer" {
 }
 
 resource "google_project_iam_member" "resource_viewer" {
-  for_each = toset(["upload", "submit", "api"])
+  for_each = local.acceptors
   project  = var.project
   role     = google_project_iam_custom_role.resource_viewer.id
   member   = google_service_account.function[each.key].member

@@ -22,10 +22,11 @@ variable "worker_write_buckets" {
     error_message = "worker_write_buckets must contain names of buckets without gs:// and without a path, such as my-models."
   }
 
-  # With this access, a program could write job files to the installation's bucket, or replace the agent of all VMs in the other one.
+  # With this access, a program could write job files to the installation's bucket, replace the agent of all VMs in the stage bucket or the
+  # code of a function in the bucket of Cloud Functions, or change what Terraform believes to exist.
   validation {
-    condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage)?$|^${var.project}-tm[a-z0-9]{2,11}(-stage)?$", name))])
-    error_message = "worker_write_buckets must not contain a bucket of an installation: workers already have write access there, except where it would let them start jobs."
+    condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage|-terraform)?$|^${var.project}-tm[a-z0-9]{2,11}(-stage)?$|^gcf-v2-", name))])
+    error_message = "worker_write_buckets must not contain a bucket of an installation, of its Terraform state or of its functions: workers already have write access to the first, except where it would let them start jobs."
   }
 }
 
@@ -55,6 +56,12 @@ variable "worker_project_roles" {
     error_message = "worker_project_roles must not contain basic roles (roles/owner, editor, viewer, admin, writer, reader): every program could then use everything in the project. Name the roles of the services that programs use."
   }
 
+  # Google also accepts a project's number, under which the installation's own project would count as another one.
+  validation {
+    condition     = alltrue([for project in keys(var.worker_project_roles) : can(regex("^[a-z][a-z0-9.:-]*[a-z0-9]$", project))])
+    error_message = "worker_project_roles must name projects by their ids, such as my-data."
+  }
+
   validation {
     # An allow list: with VMs' tokens of the scope cloud-platform, a role of any other service may reach the control plane. roles/aiplatform.user,
     # for example, is what the function `api` asks of its callers.
@@ -81,14 +88,14 @@ resource "google_storage_bucket_iam_member" "worker_writes_more" {
   depends_on = [time_sleep.identities]
 }
 
-# Jobs may have their packages in these buckets: these functions look up the generations of packages when they accept a job. A bucket to which
+# Jobs may have their packages in these buckets. A bucket to which
 # workers write is one of them because `--job-dir` decides where clients upload packages.
 locals {
   package_buckets = setunion(var.worker_read_buckets, var.worker_write_buckets)
 }
 
 resource "google_storage_bucket_iam_member" "packages_elsewhere" {
-  for_each = { for pair in setproduct(["upload", "submit", "api"], local.package_buckets) : "${pair[0]}=${pair[1]}" => { function = pair[0], bucket = pair[1] } }
+  for_each = { for pair in setproduct(local.acceptors, local.package_buckets) : "${pair[0]}=${pair[1]}" => { function = pair[0], bucket = pair[1] } }
   bucket   = each.value.bucket
   role     = "roles/storage.objectViewer"
   member   = google_service_account.function[each.value.function].member

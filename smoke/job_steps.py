@@ -7,18 +7,24 @@ import shutil
 from typing import Final
 
 from smoke.submissions import (
+    JOB_MAX_S,
     container_job,
     digits_job,
     gcs_job,
     job_log,
+    kept_job,
     new_mark,
     probe_folder,
+    submit_by_command,
     submit_by_upload,
+    wait_for_state,
     wait_for_success,
     wait_until_no_vms,
 )
 from smoke.world import SkippedError, StepError, World
+from trainmaster.core.model.job import JobState
 
+KEPT: Final = "300s"
 LINES_MAX_S: Final = 180.0
 """How long Cloud Logging may take to show a line."""
 MACHINE_LINE: Final = re.compile(
@@ -85,6 +91,19 @@ def save_below_gcs(world: World) -> None:
     wait_for_success(world, job_id)
     saved = world.objects.read(f"{probe_folder(world, mark)}/saved", max_bytes=100)
     world.saw("gcs", "saved" if saved == mark.encode() else "lost")
+
+
+def take_kept_machine(world: World) -> None:
+    """Run a job that keeps its VM, and another one that takes it."""
+    mark = new_mark()
+    first = submit_by_command(world, kept_job(world, mark, KEPT), "keeping")
+    wait_for_state(world, first, JobState.SUCCEEDED, JOB_MAX_S)
+    second = submit_by_command(world, kept_job(world, mark, "0s"), "taking")
+    wait_for_state(world, second, JobState.SUCCEEDED, JOB_MAX_S)
+    has_taken = f"takes 1 kept machine of {first}" in world.check("trainmaster", "why", second)
+    world.saw("kept_machines", "taken" if has_taken else "created")
+    wait_until_no_vms(world, first)  # its id is in their labels
+    wait_until_no_vms(world, second)
 
 
 def _has_engine(world: World) -> bool:

@@ -85,6 +85,22 @@ def gcs_job(world: World, mark: str) -> dict[str, Any]:
     return {"trainingInput": spec}
 
 
+def kept_job(world: World, mark: str, keep: str) -> dict[str, Any]:
+    """Return a job of one VM that takes kept machines, and keeps its own for so long."""
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "packageUris": package_staging.stage(
+            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+        ),
+        "pythonModule": "probe.save",
+        "args": ["saved/mark", mark],
+        "region": world.region,
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    return {"trainingInput": spec, "trainmaster": {"keepMachines": keep}}
+
+
 def probe_folder(world: World, mark: str) -> str:
     return f"gs://{world.bucket}/smoke/{mark}"
 
@@ -118,6 +134,16 @@ def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
     world.until(is_stored, STORED_MAX_S, f"the upload {uri} becomes a job")
     world.jobs[name] = job_ids[0]
     return job_ids[0]
+
+
+def submit_by_command(world: World, document: dict[str, Any], name: str) -> str:
+    """Submit a job file with `trainmaster submit`, which names the user. Return the job's id."""
+    job_id = f"{name}_{secrets.token_hex(4)}"
+    path = world.packages / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"jobId": job_id, **document}), encoding="utf-8")
+    world.check("trainmaster", "submit", str(path))
+    world.jobs[name] = job_id
+    return job_id
 
 
 def wait_for_state(world: World, job_id: str, state: JobState, within_s: float) -> None:

@@ -60,6 +60,9 @@ class Process:
     def stacks(self) -> str:
         return ""
 
+    def has_left_peers(self) -> bool:
+        return False
+
     def notify(self, number: Signals) -> None:
         del number
         self._job.programs.save_alone(self.program)

@@ -209,7 +209,8 @@ def _keys(for_each: str) -> list[str]:
         ]
     if "local.installed_consoles" in for_each:
         return list(local["consoles"])
-    literals = str(local["worker_topics"]) if "local.worker_topics" in for_each else for_each
+    named = re.search(r"local\.(worker_topics|acceptors)", for_each)
+    literals = str(local[named[1]]) if named else for_each
     return re.findall(r'"([\w./-]+)"', literals) or ["each.key"]
 
 

@@ -166,8 +166,24 @@ def test_role_on_data_is_accepted_in_the_own_project(role: str) -> None:
             ),
             "worker_write_buckets": (["my-project-tmstaging-stage"], (BUCKET_OF_INSTALLATION,)),
         },
+        {
+            "worker_project_roles": (
+                {"123456789012": ["roles/datastore.user"]},
+                ("must name projects by their ids",),
+            ),
+            "worker_write_buckets": (
+                ["my-project-trainmaster-terraform"],
+                (BUCKET_OF_INSTALLATION,),
+            ),
+        },
+        {
+            "worker_write_buckets": (
+                ["gcf-v2-sources-123456789012-us-central1"],
+                (BUCKET_OF_INSTALLATION,),
+            ),
+        },
     ],
-    ids=["forms and contents", "those of functions"],
+    ids=["forms and contents", "those of functions", "by number; state", "sources of functions"],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(
     terraform: Terraform, archives: dict[str, Path], wrong: Wrong

@@ -136,11 +136,13 @@ class RecordingReporter(EventReporter):
         *,
         ended: Mapping[str, object] | None = None,
         is_held: bool = False,
+        left_peers: bool = False,
     ) -> None:
         assert not self._vm.is_alive, "a program of an earlier incarnation runs"
         if is_held:
             self.acceptances = [accepted]
-        self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{_words(ended)}")
+        words = _words(ended) + (", left peers" if left_peers else "")
+        self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{words}")
 
     def stop_repeating(self) -> None:
         self._facts.append("quiet")
@@ -213,6 +215,9 @@ class ScriptedVm:
         self.withdrawn: set[int] = set()
         """Incarnations that a directive held or stopped."""
         self._directive = ""
+        self.is_ending = False
+        self.left_peers = False
+        """Whether the program is a launcher whose ranks have exited 0."""
         self._boot()
 
     def _boot(self) -> None:
@@ -357,7 +362,7 @@ class ScriptedVm:
         assert self._running is None, "two programs run at the same time"
         self._running = key
         self._is_dead = False
-        self.is_ending = True
+        self.is_ending = False
         self.facts.append(f"start {key.incarnation}")
         return self
 
@@ -369,6 +374,9 @@ class ScriptedVm:
     @property
     def is_alive(self) -> bool:
         return self._running is not None and not self._is_dead
+
+    def has_left_peers(self) -> bool:
+        return self.left_peers
 
     # The peer channel.
 
@@ -406,6 +414,7 @@ class ScriptedVm:
 
     def end(self, grace_s: float) -> None:
         self.facts.append("end")
+        self.is_ending = True
         if self.is_alive and self._running is not None:
             is_shutdown = self.agent.edges & {
                 (state, AgentState.SHUTTING_DOWN) for state in AgentState

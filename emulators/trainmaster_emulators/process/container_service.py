@@ -47,6 +47,7 @@ def command(image: str, arguments: list[str], volume: str = "", localhost: str =
     """
     return [
         sys.executable,
+        "-P",
         "-m",
         "trainmaster_emulators.process.container_service",
         volume,

@@ -20,8 +20,8 @@ STANDARD_STREAMS = {0, 1, 2}
 
 
 def run(argv: list[str], environment: Mapping[str, str], kept: int, parent: int) -> NoReturn:
-    """Run `python -m MODULE ARG…` in the child process of a Popen, as its `preexec_fn`, and end the
-    process.
+    """Run `python -P -m MODULE ARG…` in the child process of a Popen, as its `preexec_fn`, and end
+    the process.
 
     The module has a function `main`, which returns the exit status. `kept`: a descriptor that it
     inherits. The parent sees that the pipe of its Popen closes, and takes it for a successful exec.
@@ -37,8 +37,9 @@ def run(argv: list[str], environment: Mapping[str, str], kept: int, parent: int)
                 os.close(descriptor)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv = argv[2:]
-        status = importlib.import_module(argv[2]).main()
+        module = argv.index("-m") + 1
+        sys.argv = argv[module:]
+        status = importlib.import_module(argv[module]).main()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - what the interpreter would do at the end of a process

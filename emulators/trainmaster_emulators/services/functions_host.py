@@ -80,7 +80,7 @@ def services(
 
 
 def _command(name: str, folder: Path, push_time_scale: float | None) -> list[str]:
-    command = [sys.executable, "-m", "trainmaster_emulators.services.function_server"]
+    command = [sys.executable, "-P", "-m", "trainmaster_emulators.services.function_server"]
     command += ["--source", str(folder / f"{name}.py")]
     command += ["--target", name]
     if push_time_scale is not None:

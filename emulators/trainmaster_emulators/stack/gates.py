@@ -74,14 +74,14 @@ class Gates:
         ]
 
     def _grpc_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
-        command = [sys.executable, "-m", "trainmaster_emulators.services.grpc_gate"]
+        command = [sys.executable, "-P", "-m", "trainmaster_emulators.services.grpc_gate"]
         command += ["--infra", str(config.infra_dir)]
         command += ["--firestore", endpoints.firestore]
         command += ["--pubsub", endpoints.pubsub]
         return command + _account_options(self.calls)
 
     def _http_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
-        command = [sys.executable, "-m", "trainmaster_emulators.services.http_gate"]
+        command = [sys.executable, "-P", "-m", "trainmaster_emulators.services.http_gate"]
         command += ["--infra", str(config.infra_dir)]
         command += ["--project", config.project]
         command += ["--bucket", config.bucket]

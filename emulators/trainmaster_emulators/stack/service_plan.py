@@ -214,7 +214,7 @@ def _emulator(
 
     `module`: its module, if it does not have the service's name.
     """
-    argv = [sys.executable, "-m", f"trainmaster_emulators.{module or name}"]
+    argv = [sys.executable, "-P", "-m", f"trainmaster_emulators.{module or name}"]
     argv += ["--port", _port(address)]
     argv += options
     return Service(name, argv, address=address, health=health, restartable=restartable)

@@ -104,9 +104,9 @@ def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stac
     backends.require_backend(config.emulators, in_memory=bool(config.control_plane))
     stack_id = secrets.token_hex(16)
     log = state_dir / states.LOGS / states.SUPERVISOR_LOG
-    watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog"]
+    watchdog = [sys.executable, "-P", "-m", "trainmaster_emulators.process.parent_watchdog"]
     watchdog += [] if detach else ["--lifeline"]
-    program = [sys.executable, "-m", "trainmaster_emulators.stack.supervisor"]
+    program = [sys.executable, "-P", "-m", "trainmaster_emulators.stack.supervisor"]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*watchdog, *program, str(state_dir), config.model_dump_json()],

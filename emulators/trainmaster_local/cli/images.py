@@ -94,16 +94,16 @@ def _build(name: Runtime, folder: Path, requirements: Path) -> None:
 
 def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
     run = partial(subprocess.run, check=True, env={**os.environ, "VIRTUAL_ENV": str(folder)})
-    run([sys.executable, "-m", "venv", folder])
+    run([sys.executable, "-P", "-m", "venv", folder])
     uv = Path(sys.executable).with_name("uv")
     python = folder / "bin" / "python"
-    pip = [uv, "pip"] if uv.exists() else [python, "-m", "pip"]  # a checkout has uv
+    pip = [uv, "pip"] if uv.exists() else [python, "-P", "-m", "pip"]  # a checkout has uv
     run([*pip, "install", "--no-deps", "--require-hashes", "--requirement", requirements])
     if with_torch:
         run([*pip, "install", *TORCH])
         for name, call in COMPANIONS.items():
             program = f"import torch; {call}"
-            tried = run([python, "-c", program], check=False, stderr=subprocess.DEVNULL)
+            tried = run([python, "-P", "-c", program], check=False, stderr=subprocess.DEVNULL)
             if tried.returncode != 0:
                 say(
                     f"{name} is left out: what the package index has of it cannot be loaded with"

@@ -112,8 +112,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     the VM.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the agent handles it
-    work = Path(argv[1]).resolve()
-    work.mkdir(parents=True, exist_ok=True)
+    work = create_work_folder(argv)
     console = Console()
     metadata = MetadataServer(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     identity = read_identity(metadata, console)
@@ -157,12 +156,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(progress.serve)
         inbox.start_thread(progress.run)
     metric = TrialMetric(identity, work, summary_metric)
+    report = MetricReport(metric, lambda: run_state.last_started, metadata, console, config.tenure)
     if metric.is_reported:
-        inbox.start_thread(
-            MetricReport(
-                metric, lambda: run_state.last_started, metadata, console, config.tenure
-            ).run
-        )
+        inbox.start_thread(report.run)
     setup = Setup(
         identity,
         workspace,
@@ -179,7 +175,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         metric,
         setup.gcs,
         progress if monitor else None,
-        monitor.finish_interval if monitor else None,
+        [
+            *([monitor.finish_interval] if monitor else []),
+            *([report.count_missing] if metric.is_reported else []),
+        ],
         store=storage.store_text,
         is_empty=storage.is_empty if identity.is_primary else None,
     )
@@ -210,6 +209,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if monitor is not None:
         monitor.await_last_report()
     return leave(agent, launcher)
+
+
+def create_work_folder(argv: Sequence[str]) -> Path:
+    """Return the folder that the command line names."""
+    work = Path(argv[1]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    return work
 
 
 def state_owner(identity: AgentIdentity) -> str:

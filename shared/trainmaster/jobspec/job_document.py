@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from trainmaster.core.intake.job_id_template import at_time, is_template
-from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.fields.job_id import job_id_of_display_name
 from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.problems import InvalidJob, Problem, snake_case
 from trainmaster.jobspec.reading.document_kinds import (
@@ -74,10 +75,14 @@ def with_job_id(document: Mapping[str, object], job_id: str | None) -> dict[str,
 def with_id_from_file(
     document: Mapping[str, object], file_name: str, time_format: str = "%Y%m%d_%H%M%S"
 ) -> dict[str, Any]:
-    """Return the document; one without a job id gets the file's name and `{time:FORMAT}` as id."""
+    """Return the document; one without a job id gets the file's name and `{time:FORMAT}` as id.
+
+    Files whose names differ in letters that no id can have get different ids, as those of schedules
+    have the same time.
+    """
     if has_job_id(document):
         return dict(document)
-    head = job_id_from(file_name, "")[:NAME_CHARS_MAX]
+    head = job_id_of_display_name(PurePosixPath(file_name).name, NAME_CHARS_MAX)
     return with_job_id(document, f"{head}_{{time:{time_format}}}")
 
 

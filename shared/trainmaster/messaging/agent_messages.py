@@ -372,6 +372,7 @@ class VmReadyMessage(NextIncarnationMessage):
     agent_started_at: Time | None = None
     finding: str = ""
     """Fault of the machine that the preflight found, if the job only wants it reported."""
+    left_peers: bool = False
 
 
 class MaintenanceMessage(AgentMessage):
@@ -408,6 +409,7 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
         agent_started_at=message.agent_started_at,
         finding=_in_one_line(message.finding),
         ended=message.previous_exit(),
+        left_peers=message.left_peers,
     )
 
 

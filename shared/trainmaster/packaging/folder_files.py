@@ -50,6 +50,17 @@ SECRETS: Final = (
     "credentials.json",
     "client_secret*.json",
     "token.json",
+    "key.json",
+    f"*-{'[0-9a-f]' * 12}.json",  # the name under which Google's console saves a key: PROJECT-ID
+    "kaggle.json",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.y*ml",
+    ".boto",
+    ".s3cfg",
+    ".dockercfg",
+    ".terraformrc",
+    ".vault-token",
 )
 """Patterns of names that usually contain secrets, for files and folders at any depth.
 

@@ -241,10 +241,8 @@ REVIEWED: Final = (
     _gang(
         "ranks_of_the_chief_end_early",
         "if rank == 0: sys.exit(0)",
-        "chief 0 reported no failure",
-        "If the ranks of chief 0 end before those of the others",
-        lives_max=24,
-        ends="CANCELLED",
+        "the ranks of chief 0 had exited 0",
+        "give all ranks the same number of steps",
     ),
     BrokenProgram(
         "wrong_package_name",

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.stack import eventually
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
@@ -96,6 +98,45 @@ def test_write_that_failed_is_repeated(cloud: Cloud, tmp_path: Path) -> None:
     cloud.guest_attributes_status = 200
     report.write_new()
     assert read_metric(cloud)["measurements"] == [[1, 0.25]]
+
+
+def test_measurements_that_never_arrive_are_counted_at_the_end(
+    cloud: Cloud, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = a_report(cloud, tmp_path)
+    cloud.guest_attributes_status = 503
+    write_file(tmp_path, *map(float, range(60)))
+    report.write_new()
+    report.count_missing()
+    missing = "10 of the measurements of the trial are missing, because they could not be written."
+    assert missing in capfd.readouterr().out
+    report.count_missing()
+    assert "missing" not in capfd.readouterr().out, "they are counted once"
+
+
+def test_more_measurements_than_one_report_has_are_counted(
+    cloud: Cloud, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = a_report(cloud, tmp_path)
+    write_file(tmp_path, *map(float, range(80)))
+    report.write_new()
+    report.count_missing()
+    assert "30 of the measurements of the trial are missing, because at most 50 are sent" in (
+        capfd.readouterr().out
+    )
+
+
+def test_no_measurement_is_missing_if_each_is_written_or_part_of_the_exit(
+    cloud: Cloud, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = a_report(cloud, tmp_path)
+    for count in (50, 90):
+        write_file(tmp_path, *map(float, range(count)))
+        report.write_new()
+    cloud.guest_attributes_status = 503
+    write_file(tmp_path, *map(float, range(100)))
+    report.count_missing()
+    assert "missing" not in capfd.readouterr().out
 
 
 def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:

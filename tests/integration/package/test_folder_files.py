@@ -31,6 +31,15 @@ SECRET_FILES = [
     "deep/.aws/credentials",
     "prod.env",
     "KEY.PEM",
+    "my-project-0123456789ab.json",
+    "key.json",
+    ".boto",
+    ".s3cfg",
+    ".dockercfg",
+    ".terraformrc",
+    ".vault-token",
+    "kaggle.json",
+    "conf/secrets.yaml",
 ]
 
 

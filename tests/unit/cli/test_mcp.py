@@ -261,7 +261,17 @@ def lines_of(*messages: str) -> Callable[..., list[LogLine]]:
 
 @pytest.mark.parametrize(
     "hidden",
-    ["\U000e0063\U000e0061", "\u200b", "\u2062", "\ufe0e", "\U000e0101", "\ufeff", "\u00ad"],
+    [
+        "\U000e0063\U000e0061",
+        "\u200b",
+        "\u2062",
+        "\ufe0e",
+        "\U000e0101",
+        "\ufeff",
+        "\u00ad",
+        "\U0001d173",
+        "\U0001bca0",
+    ],
 )
 def test_characters_that_nobody_sees_do_not_reach_the_model(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, hidden: str

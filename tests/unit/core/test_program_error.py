@@ -22,6 +22,14 @@ from trainmaster.core.events import ProgramError
             "in user code: ValueError: no shape",
         ),
         (
+            "Exception encountered when calling Dense.call().\n\nShapes differ.\n\nArguments: …",
+            "Exception encountered when calling Dense.call(). Shapes differ.",
+        ),
+        (
+            "Exception encountered when calling layer 'a'.\n\nin user code:\n\n    ValueError: b\n",
+            "Exception encountered when calling layer 'a'. ValueError: b",
+        ),
+        (
             "backend='inductor' raised:\nRuntimeError: no compiler\n\nSet TORCH_LOGS",
             "backend='inductor' raised: RuntimeError: no compiler",
         ),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.jobs import a_spec
 from tests.support.world import World, before_next_commit
+from trainmaster.core.actions import SucceedJob
 from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause, SetState
@@ -21,6 +22,7 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.phases import PAID, Phase, kept_spans, replica_spans
 from trainmaster.core.rules.kept_machines import candidate_in
+from trainmaster.core.transitions.change import Change, with_next_version
 from trainmaster.core.transitions.kept_machines import ended_set
 from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, delete_job, release_machines
@@ -136,6 +138,25 @@ def test_released_at_the_deadline_by_a_stored_release(first: World) -> None:
     assert not first.vms
     reasons = [entry.decision.reason for entry in first.ledger]
     assert "machines_released" in reasons
+
+
+def test_sweep_reads_no_replica_of_machines_that_idle(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand machines may be kept for an hour, and swept sixty times."""
+    load_attempt = first.store.load_attempt
+    read: list[int] = []
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        loaded = load_attempt(*arguments, **options)
+        read.append(len(loaded.state.replicas) if loaded else 0)
+        return loaded
+
+    monkeypatch.setattr(first.store, "load_attempt", count)
+    first.wait(60)
+    first.provision()
+    assert read
+    assert not any(read)
 
 
 def test_kept_until_the_deadline(first: World) -> None:
@@ -787,6 +808,35 @@ def test_end_beside_a_loss_does_not_keep_the_lost_vm(monkeypatch: pytest.MonkeyP
     kept = machine_set(world)
     assert kept.state is SetState.KEPT
     assert lost.instance_id not in {vm.instance_id for vm in kept.vms}
+
+
+def test_end_keeps_all_machines_although_replicas_change_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a thousand replicas that are judged alone, one changes whenever a function reads all."""
+    world = World("first")
+    spec = a_keeping_spec(independentReplicas=True)
+    training_input: Any = spec["trainingInput"]
+    run_job(world, {**spec, "trainingInput": {**training_input, "workerCount": "99"}})
+    commit = world.store.commit
+    changing = iter(world.replicas)
+
+    def commit_after_another(loaded: Any, entry: Any, *more: Any) -> None:
+        if isinstance(entry.decision.action, SucceedJob):
+            replica = with_next_version(next(changing))
+            restarted = replace(entry, key=f"restart-{replica.key}")
+            at = world.store.load("first", replica.key)
+            commit(at, restarted, Change(replicas=(replica,)))
+        commit(loaded, entry, *more)
+
+    monkeypatch.setattr(world.store, "commit", commit_after_another)
+    succeed(world)
+    assert world.state == "SUCCEEDED"
+    assert len(machine_set(world).vms) == 100
+    monkeypatch.undo()
+    assert release_machines("first", world.deps, by="anna")
+    deliver(world)
+    assert not world.vms
 
 
 def test_function_that_is_suspended_before_it_reads_decides_later(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from, job_id_of_display_name
+from trainmaster.jobspec.job_document import NAME_CHARS_MAX, with_id_from_file
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,14 @@ def test_display_names_in_other_scripts_have_ids_of_their_own() -> None:
     assert all(map(JOB_ID.fullmatch, ids))
     assert [job_id[:4] for job_id in ids] == ["job_", "job_", "api_", "api_", "job_", "aaaa"]
     assert ids == [job_id_of_display_name(name) for name in names]
+
+
+def test_files_named_in_other_scripts_have_different_ids_at_the_same_time() -> None:
+    names = ["jobs/学習.yaml", "jobs/推論.yaml", "a" * 300 + "世.yaml", "a" * 300 + "界.yaml"]
+    ids = [with_id_from_file({}, name)["jobId"] for name in names]
+    assert len(set(ids)) == len(names)
+    assert [job_id[:4] for job_id in ids] == ["job_", "job_", "aaaa", "aaaa"]
+    assert all(len(job_id.partition("{")[0]) <= NAME_CHARS_MAX + 1 for job_id in ids)
 
 
 @given(st.text(), st.text())

@@ -33,6 +33,7 @@ ALL_RIGHT = {
     "gang": "created",
     "database_condition": "reads and writes",
     "spot": "created",
+    "kept_machines": "taken",
     "field_mask": "accepted",
     "deletion_by_id": "deleted",
     "maintenance": "migrated",

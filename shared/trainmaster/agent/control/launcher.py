@@ -83,7 +83,7 @@ class Launcher:
         metric: TrialMetric,
         gcs: GcsMount,
         progress: ProgressCollector | None = None,
-        on_program_end: Callable[[], None] | None = None,
+        on_program_end: Sequence[Callable[[], None]] = (),
         *,
         store: Callable[[str, bytes], None] | None = None,
         is_empty: Callable[[str], bool] | None = None,
@@ -92,7 +92,7 @@ class Launcher:
         the agent has started.
 
         `progress`: None unless this is the primary, the replica whose exit 0 ends the job.
-        `on_program_end` is called on the thread that waits for the program, before its exit is
+        `on_program_end` are called on the thread that waits for the program, before its exit is
         reported. `store` writes an object to Cloud Storage, by its URI. `is_empty` returns whether
         no object is below a URI, and raises HttpError; None unless this is the primary.
         """
@@ -220,8 +220,8 @@ class Launcher:
         program_exit = program.wait()
         self._program = None
         last = self._progress.last() if self._progress is not None else None
-        if self._on_program_end is not None:
-            self._on_program_end()
+        for act in self._on_program_end:
+            act()
         program_exit = replace(self._gcs.settle(program_exit), progress=last)
         return replace(
             program_exit,

@@ -39,6 +39,10 @@ class RunState:
         self._reporter = reporter
         self._console = console
         self._state = StoredState.load(file, instance_id)
+        self.left_peers = False
+        """As `Program.has_left_peers`, of the program that was started last, when a directive ended
+        it. A crash of the agent forgets it.
+        """
         self._previous_run_settled = False
         """Whether `settle_previous_run` was called: the first directive has arrived."""
         self._held: IncarnationKey | None = None
@@ -114,6 +118,7 @@ class RunState:
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
+        self.left_peers = False
         self._save()
 
     def report_started(self, key: IncarnationKey) -> None:
@@ -149,8 +154,13 @@ class RunState:
         how the previous incarnation ended, if it ended by itself.
         """
         self._held = key
-        accepted = functools.partial(self._on_ready_accepted, key)
-        self._reporter.report_ready(key, accepted, ended=self._previous_end(), is_held=True)
+        self._reporter.report_ready(
+            key,
+            functools.partial(self._on_ready_accepted, key),
+            ended=self._previous_end(),
+            is_held=True,
+            left_peers=self.left_peers,
+        )
 
     def _previous_end(self) -> dict[str, Any] | None:
         """Return how the incarnation ended that was started last, with its key; None if none has

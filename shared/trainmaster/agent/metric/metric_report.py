@@ -9,13 +9,15 @@ write per `INTERVAL_S`. docs/interfaces.md, section 3, has the format.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
-from trainmaster.agent.metric.trial_metric import TrialMetric
+from trainmaster.agent.metric.trial_metric import EARLIER_MAX, TrialMetric
+from trainmaster.agent.model.results import Measurement
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.serial_console import Console
 
@@ -46,6 +48,11 @@ class MetricReport:
         self._tenure = {"tenure": tenure} if tenure > 1 else {}
         self._written = ""
         self._has_failed = False
+        self._lock = threading.Lock()
+        self._read: set[Measurement] = set()
+        """What was read last."""
+        self._unwritten: set[Measurement] = set()
+        """What was read, and never written."""
 
     def run(self) -> NoReturn:
         """Write new measurements without end, in its own thread."""
@@ -59,11 +66,42 @@ class MetricReport:
         An image or an organization may forbid guest attributes: that is reported once, and the exit
         event still contains the final measurement.
         """
+        with self._lock:
+            self._write_new()
+
+    def count_missing(self) -> None:
+        """Log how many measurements arrive neither by a write nor with the exit event. Call it at
+        the end of a program, in any thread.
+
+        Those that the program's file had lost again between two looks are not known.
+        """
+        key = self._running()
+        if key is None:
+            return
+        with self._lock:
+            self._write_new()
+            missing = self._unwritten - set(self._metric.read_reported(key)[-EARLIER_MAX - 1 :])
+            self._unwritten.clear()
+        if missing:
+            self._console.log(
+                f"{len(missing)} of the measurements of the trial are missing, because"
+                f" {self._why_missing()}."
+            )
+
+    def _why_missing(self) -> str:
+        if self._has_failed:
+            return "they could not be written"
+        return f"at most {MEASUREMENTS_MAX} are sent every {INTERVAL_S:g} s"
+
+    def _write_new(self) -> None:
         key = self._running()
         if key is None:
             return
         self._metric.update(key)
-        measurements = self._metric.read_reported(key)[-MEASUREMENTS_MAX:]
+        reported = self._metric.read_reported(key)
+        self._unwritten |= set(reported) - self._read
+        self._read = set(reported)
+        measurements = reported[-MEASUREMENTS_MAX:]
         if not measurements:
             return
         points = [[measurement.step, measurement.value] for measurement in measurements]
@@ -78,4 +116,5 @@ class MetricReport:
                 self._console.log(f"The measurements of the trial cannot be written: {error}")
             self._has_failed = True
             return
+        self._unwritten -= set(measurements)
         self._written = text

@@ -11,6 +11,8 @@ A row per launcher. What reads its fields:
 | child_signals, deaths          |                       |                              |
 | kill                           | `process_table.py`    | see that memory ran out      |
 | variables                      | `conventions.py`      | tell it who its peers are    |
+| waits                          | `signal_receivers.py` | see that its processes have  |
+|                                |                       | ended before those elsewhere |
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ class Launcher:
     """Words for a worker that was killed, in a message that does not name SIGKILL."""
     variables: Callable[[Cluster], Mapping[str, str]] = _no_variables
     """The environment variables with which it finds its peers."""
+    waits: bool = False
+    """Whether it waits for those of other machines when its own processes have exited 0."""
 
 
 def _torchrun_variables(cluster: Cluster) -> Mapping[str, str]:
@@ -106,6 +110,7 @@ LAUNCHERS = (
         error_types=("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
         child_signals=(r"Signal \d+ \(", "terminated with signal "),
         variables=_torchrun_variables,
+        waits=True,  # source: _exit_barrier in torch/distributed/elastic/agent/server/api.py
     ),
     # Its functions that run a command other than torchrun are called multi_gpu_launcher and so on.
     Launcher(
@@ -114,6 +119,7 @@ LAUNCHERS = (
         package="accelerate",
         failing_function="_launcher",
         variables=_accelerate_variables,
+        waits=True,  # it runs torchrun in its own process
     ),
     # It prints deaths on stdout. After SIGABRT, the process itself has printed why; SIGTERM and
     # SIGINT are what the launcher sends to the other workers.
@@ -165,13 +171,18 @@ def gather(field: Callable[[Launcher], Iterable[str]]) -> list[str]:
 
 def is_launcher_word(word: str) -> bool:
     """Return whether a word of a command line, such as a path or a module, names a launcher."""
+    return find_launcher(word) is not None
+
+
+def find_launcher(word: str) -> Launcher | None:
+    """Return the launcher that a word of a command line names; None: it names none."""
     name = word.rpartition("/")[2]
     for launcher in LAUNCHERS:
         if name in launcher.commands or name in launcher.executables:
-            return True
+            return launcher
         if any(_is_of(word, module) for module in launcher.modules):
-            return True
-    return False
+            return launcher
+    return None
 
 
 def _is_of(word: str, module: str) -> bool:

@@ -1,7 +1,7 @@
 """Everything that runs on a VM because of its startup script, whatever its parents, its session and
 its environment say. `previous_tenure.py` ends it when another job takes over the VM.
 
-    Compute Engine   the control group of the startup script's service
+    Compute Engine   the control group of the startup script's service, and what cron and at run
     local stack      the descendants of the VM's first process, which is a subreaper
 
 The agent, and what it descends from, are left out.
@@ -18,6 +18,8 @@ from trainmaster.agent.program.process_table import PARENT, descendants, is_runn
 EMULATED_VM = "TRAINMASTER_EMULATED_VM"
 """Variable in the environment of all processes of a local VM."""
 CGROUPS = Path("/sys/fs/cgroup")
+SCHEDULERS = {"cron.service": "cron", "atd.service": "atd"}
+"""Services that start programs for others, and the command of the service itself."""
 
 
 def machine_processes(environ: Mapping[str, str]) -> list[int]:
@@ -32,7 +34,7 @@ def machine_processes(environ: Mapping[str, str]) -> list[int]:
         first = [pid for pid in ancestors if has_variable(pid, mark)]
         found = descendants({first[-1]}, stats) if first else []
     else:
-        found = service_processes()
+        found = [*service_processes(), *scheduled_processes()]
     own = set(ancestors)
     return [pid for pid in found if pid not in own and is_running(pid)]
 
@@ -61,10 +63,31 @@ def service_processes(
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "name=systemd") or not path.endswith(".service"):
             continue
-        folder = cgroups / ("systemd" if controllers else "") / path.lstrip("/")
-        for file in folder.glob("**/cgroup.procs"):
-            try:
-                found += map(int, file.read_text(encoding="ascii").split())
-            except (OSError, ValueError):  # the group has just been removed
-                continue
+        found += _processes_in(cgroups / ("systemd" if controllers else "") / path.lstrip("/"))
     return list(dict.fromkeys(found))
+
+
+def scheduled_processes(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> list[int]:
+    """Return the processes that cron and at have started, without these services themselves."""
+    found = []
+    for hierarchy in (cgroups, cgroups / "systemd"):
+        for service, command in SCHEDULERS.items():
+            for pid in _processes_in(hierarchy / "system.slice" / service):
+                try:
+                    is_service = (proc / str(pid) / "comm").read_text().strip() == command
+                except OSError:
+                    continue  # it has ended
+                if not is_service:
+                    found.append(pid)
+    return list(dict.fromkeys(found))
+
+
+def _processes_in(group: Path) -> list[int]:
+    """Return the processes of a control group, and of those below it."""
+    found: list[int] = []
+    for file in group.glob("**/cgroup.procs"):
+        try:
+            found += map(int, file.read_text(encoding="ascii").split())
+        except (OSError, ValueError):  # the group has just been removed
+            continue
+    return found

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -33,7 +34,11 @@ from trainmaster.agent.program.process_table import (
     read_oom_kill_counts,
     read_stats,
 )
-from trainmaster.agent.program.signal_receivers import find_catchers, find_receivers
+from trainmaster.agent.program.signal_receivers import (
+    find_catchers,
+    find_receivers,
+    waits_without_ranks,
+)
 from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
@@ -43,6 +48,8 @@ TRACEBACK_BYTES = 64 * 1024
 """Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
 PUMP_JOIN_S = 5.0
 """Time for output that is still in the pipes when the program has ended."""
+_RANK_FAILED = re.compile(r"failed \(exitcode: ")
+"""Source: torch/distributed/elastic/multiprocessing/api.py."""
 SAVE_MAX_S = 90.0
 """How long a program that was asked to save may save before SIGTERM is sent to it again.
 
@@ -159,6 +166,17 @@ class Program:
         May be called from any thread.
         """
         return descendants({*self.roots(), *self._survivors()}, read_stats())
+
+    def has_left_peers(self) -> bool:
+        """Return whether it is a launcher whose ranks have exited 0, and which waits for those of
+        other machines.
+
+        A launcher that is about to report the failure of a rank has none left, either: then the
+        output tells it.
+        """
+        if not waits_without_ranks(self.roots()):
+            return False
+        return self._find_error() is None and not _RANK_FAILED.search(self.last_lines())
 
     def find_catchers(self, number: signal.Signals) -> list[int]:
         """Return the processes that may be asked to save by this signal."""

@@ -1,4 +1,5 @@
-"""Which of a program's processes gets a signal from the agent.
+"""What a program's processes are: which of them gets a signal from the agent, and whether a
+launcher has none left.
 
     find_catchers    to save together with all programs of the job: only processes with a handler
     find_receivers   to save because this VM is about to stop, or to end: the command that the job
@@ -16,8 +17,14 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from trainmaster.agent.program.launchers import is_launcher_word
-from trainmaster.agent.program.process_table import PARENT, descendants, read_stats
+from trainmaster.agent.program.launchers import find_launcher, is_launcher_word
+from trainmaster.agent.program.process_table import (
+    CPU_TIMES,
+    PARENT,
+    ZOMBIE,
+    descendants,
+    read_stats,
+)
 
 SHELLS = frozenset(
     {
@@ -35,7 +42,10 @@ SHELLS = frozenset(
     }
 )
 """Executables that wait for the command they run: shells, and the init programs of containers."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+RANKS_CPU_S = 0.5
+"""CPU time of the ended processes of a launcher from which they were ranks, and no helpers."""
 VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python whose value is the next word of the command line."""
 
@@ -70,6 +80,20 @@ def find_receivers(roots: Collection[int], number: int) -> list[int]:
     return [pid for pid in commands if catches(pid, number)] or commands
 
 
+def waits_without_ranks(roots: Collection[int]) -> bool:
+    """Return whether a launcher runs whose processes have all ended, and which waits for those of
+    other machines.
+
+    It has had processes: before they start, a launcher looks the same.
+    """
+    stats = read_stats()
+    running = [pid for pid in descendants(roots, stats) if stats[pid][0] != ZOMBIE]
+    launchers = [pid for pid in running if _waits(pid)]
+    below = [pid for pid in running if int(stats[pid][PARENT]) in launchers]
+    used_s = sum(sum(map(int, stats[pid][CPU_TIMES][2:])) for pid in launchers) / _TICKS_PER_S
+    return bool(launchers) and set(below) <= set(launchers) and used_s >= RANKS_CPU_S
+
+
 def is_catcher(pid: int, number: int) -> bool:
     """Return whether the process catches the signal, and is no launcher."""
     return catches(pid, number) and not _is_launcher(pid)
@@ -97,12 +121,21 @@ def _is_shell(pid: int) -> bool:
 
 
 def _is_launcher(pid: int) -> bool:
+    return any(is_launcher_word(word) for word in _named_words(pid))
+
+
+def _waits(pid: int) -> bool:
+    launchers = map(find_launcher, _named_words(pid))
+    return any(launcher is not None and launcher.waits for launcher in launchers)
+
+
+def _named_words(pid: int) -> list[str]:
+    """Return `words_of_program` of a process; none if it has ended."""
     try:
         command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return False
-    words = command_line.decode(errors="replace").split("\0")
-    return any(is_launcher_word(word) for word in words_of_program(words))
+        return []
+    return words_of_program(command_line.decode(errors="replace").split("\0"))
 
 
 def words_of_program(words: Sequence[str]) -> list[str]:

@@ -68,15 +68,19 @@ class EventReporter:
         *,
         ended: Mapping[str, object] | None = None,
         is_held: bool = False,
+        left_peers: bool = False,
     ) -> None:
         """Report a vm-ready.
 
         `ended`: fields of the exit of the previous program, if it ended by itself. `is_held`: the
-        program does not start yet.
+        program does not start yet. `left_peers`: as `Program.has_left_peers` when a directive ended
+        the previous program.
         """
         details: dict[str, object] = {"agent_started_at": self._started_at}
         if ended:
             details["ended"] = ended
+        if left_peers:
+            details["left_peers"] = True
         if self.finding:
             details["finding"] = self.finding
         repeats = HELD_REPEATS if is_held else RUNNING_REPEATS

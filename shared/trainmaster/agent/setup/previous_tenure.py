@@ -3,9 +3,11 @@
 `main.py` calls `remember_first_files` for the first job of a VM that several jobs may use, one
 after the other, and `clean` when the agent of a later job starts there:
 
-    processes      all that the startup script has ever started, and containers
-    files          the agent's folders; what has appeared in the folders for temporary files since
-                   the VM's first job
+    processes      all that the startup script has ever started, containers, what systemd-run has
+                   started, and what cron and at run
+    mounts         below the folders that are removed: their content is of other machines
+    files          the agent's folders; what has appeared in the folders for temporary files, and
+                   in those of cron and at, since the VM's first job
     GPU memory     is free once no process runs; a GPU that keeps it is a fault of the machine
     /gcs           is unmounted before each start (`gcs_mount`)
     packages       are in layers (`package_layers`)
@@ -37,7 +39,16 @@ KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES))
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are cleaned, not used
 OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"
 """Variable of a local VM whose /tmp and /dev/shm are its own."""
+SCHEDULES = ("/etc/cron.d", "/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs")
+"""Folders of cron and at, whose new files start programs again."""
+TRANSIENT_UNITS = ("run-*.service", "run-*.timer", "run-*.scope")
+"""What systemd-run makes."""
+MOUNTS = Path("/proc/self/mountinfo")
+MOUNT_POINT = 4
+"""Index of the mount point in a line of `MOUNTS`. Source: proc(5)."""
 GPU_QUERY = ("nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits")
+CALL_S = 60.0
+"""How long a command for cleaning may take."""
 GPU_SHARE_MAX = 0.05
 """Share of a GPU's memory that an idle driver may use."""
 GPU_FREE_S = 10.0
@@ -55,13 +66,19 @@ def temporary_folders(environ: Mapping[str, str]) -> Sequence[Path]:
     return [own] if disk in own.parents else []
 
 
+def _shared_folders(environ: Mapping[str, str]) -> Sequence[Path]:
+    """Return the folders in which a job's files lie beside those of the machine."""
+    schedules = () if environ.get(EMULATED_VM) else SCHEDULES
+    return [*temporary_folders(environ), *map(Path, schedules)]
+
+
 def remember_first_files(workspace: Workspace) -> None:
-    """Record what the folders for temporary files have before the VM's first program."""
+    """Record what the shared folders have before the VM's first program."""
     file = workspace.work / FIRST_FILES
     if not file.exists():
         names = {
             str(folder): sorted(entry.name for entry in folder.iterdir())
-            for folder in temporary_folders(workspace.environ)
+            for folder in _shared_folders(workspace.environ)
             if folder.is_dir()
         }
         file.write_text(json.dumps(names), encoding="utf-8")
@@ -80,6 +97,7 @@ def clean(
     def find_processes() -> list[int]:
         return machine_processes(workspace.environ)
 
+    _stop_transient_units(workspace.environ)
     killed = kill_all(find_processes)
     removed = remove_containers()
     workspace.log(
@@ -91,7 +109,9 @@ def clean(
     if survivors:
         findings.append(f"{len(survivors)} processes of the last job cannot be ended")
     for path in _left_files(workspace):
-        _remove(path)
+        _unmount_all(path)
+        if not mount_points(path, MOUNTS):
+            _remove(path)
         if os.path.lexists(path):
             findings.append(f"{path} of the last job cannot be removed")
     findings += _busy_gpus(workspace.environ, pause)
@@ -99,8 +119,8 @@ def clean(
 
 
 def _left_files(workspace: Workspace) -> Iterable[Path]:
-    """Yield the files and folders of the last job, in the agent's folder and in those for temporary
-    files.
+    """Yield the files and folders of the last job, in the agent's folder and in those with files of
+    the machine.
     """
     for path in workspace.work.iterdir():
         if path.name not in KEPT:
@@ -109,13 +129,45 @@ def _left_files(workspace: Workspace) -> Iterable[Path]:
         stored = json.loads((workspace.work / FIRST_FILES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         stored = {}
-    for folder in temporary_folders(workspace.environ):
+    for folder in _shared_folders(workspace.environ):
         first = stored.get(str(folder))
         if first is None or not folder.is_dir():
             continue  # it is not known what is the machine's own
         for entry in folder.iterdir():
-            if entry.name not in first and not os.path.ismount(entry):
+            if entry.name not in first:
                 yield entry
+
+
+def mount_points(path: Path, mounts: Path) -> list[str]:
+    """Return what is mounted at the path and below it, the innermost first."""
+    points = []
+    for line in mounts.read_text(encoding="utf-8").splitlines():
+        # Spaces and backslashes are octal.
+        point = line.split()[MOUNT_POINT].encode().decode("unicode_escape")
+        if point == str(path) or point.startswith(f"{path}/"):
+            points.append(point)
+    return points[::-1]
+
+
+def _unmount_all(path: Path) -> None:
+    """Detach what is mounted at the path and below it: to remove it would remove files of a bucket
+    or of another machine.
+    """
+    for point in mount_points(path, MOUNTS):
+        _call("umount", "--lazy", point)
+
+
+def _stop_transient_units(environ: Mapping[str, str]) -> None:
+    if not environ.get(EMULATED_VM):
+        _call("systemctl", "stop", *TRANSIENT_UNITS)
+
+
+def _call(*command: str) -> None:
+    """Run the command. The caller looks whether it had an effect."""
+    try:
+        subprocess.run(command, capture_output=True, timeout=CALL_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return
 
 
 def _remove(path: Path) -> None:

@@ -114,7 +114,7 @@ def _serve(mirror: Mirror, port: int, interval_s: float) -> int:
     options.append("--load_fast=false")
     ended = threading.Event()
     updates = threading.Thread(target=_keep_current, args=(mirror, interval_s, ended), daemon=True)
-    process = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *options])
+    process = subprocess.Popen([sys.executable, "-P", "-m", "tensorboard.main", *options])
     updates.start()
     try:
         return process.wait()

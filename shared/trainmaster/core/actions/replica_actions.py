@@ -41,6 +41,8 @@ class MarkReady:
     """For a member: the round that it is ready for."""
     has_ended: bool = False
     """As `Replica.has_ended`."""
+    left_peers: bool = False
+    """As `Replica.left_peers`."""
     measurement: Measurement | None = None
     """In a trial, the last measurement of the program that ended on this VM."""
     kind: Literal["mark_ready"] = "mark_ready"
@@ -60,6 +62,8 @@ class MarkHostReady:
     """For a member: the round that it is ready for."""
     has_ended: bool = False
     """As `Replica.has_ended`."""
+    left_peers: bool = False
+    """As `Replica.left_peers`."""
     kind: Literal["mark_host_ready"] = "mark_host_ready"
 
 

@@ -18,6 +18,8 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 
+_INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
+"""A first line that says where something is wrong, not what."""
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
 
@@ -111,12 +113,13 @@ class ProgramError:
         """Return the message in one line.
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
-        code:` does. The line that names an error follows it then, or else the next line.
+        code:` does, and so does that of Keras about a layer. The line that names an error follows
+        it then, or else the next line.
         """
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
         ]
-        if not first.endswith(":") or not others:
+        if not _INTRODUCTION.search(first) or not others:
             return first.rstrip(": ")
         named = next((line for line in others if _NAMED_ERROR.match(line)), others[0])
         return f"{first} {named}".rstrip(": ")
@@ -204,6 +207,10 @@ class VmReady(_ReplicaEvent):
     ended: ReplicaExited | None = None
     """How the previous program on this VM ended; None if none ran in this job, or if a directive
     ended it.
+    """
+    left_peers: bool = False
+    """Whether a directive ended a launcher whose ranks had exited 0, and which waited for those of
+    other machines.
     """
     kind: Literal["vm_ready"] = "vm_ready"
 

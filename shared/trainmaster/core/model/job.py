@@ -195,10 +195,9 @@ class Job:
     @property
     def needs_replicas(self) -> bool:
         """Whether its replicas decide which VMs it needs. A queued job needs none, and of a job
-        that has ended and keeps no machines all VMs are deleted.
+        that has ended all VMs are deleted, but those that its machine set names.
         """
-        is_over = self.state.is_terminal and self.machines is None
-        return self.state is not JobState.QUEUED and not is_over
+        return self.state is not JobState.QUEUED and not self.state.is_terminal
 
     @property
     def placed(self) -> Job:

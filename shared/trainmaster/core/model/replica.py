@@ -121,6 +121,10 @@ class Replica:
     A program that was stopped because another member failed, or that exited 0, does not count: the
     member to be charged is one that ended by itself.
     """
+    left_peers: bool = False
+    """Of a member: whether its ranks had exited 0 before the round ended, while their launcher
+    waited for those of other members.
+    """
     round_reported: bool = False
     """Of a member: whether it has reported from the VM that it had in the round before this
     incarnation. A later loss of that VM changes nothing about the round.

@@ -6,6 +6,8 @@ the agent's repeated reports.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.machine_set import KeptVm, MachineSet
 from trainmaster.core.model.members import current_incarnation
@@ -16,7 +18,8 @@ from trainmaster.core.reconcile.steps import Await, Delete, Direct, Step
 def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
     """Return the steps for the listed VMs of a set that is kept. Nothing is created or replaced.
 
-    VMs of a later state are left alone. `state` holds the whole attempt of the set's holder.
+    VMs of a later state are left alone. `state` holds the whole attempt of the set's holder, unless
+    all kept VMs idle.
     """
     kept = {vm.instance_id: vm for vm in machines.vms}
     steps: list[Step] = []
@@ -25,13 +28,25 @@ def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple
             continue
         if vm.instance_id not in kept or vm.status is not VmStatus.RUNNING:
             steps.append(Await(vm) if vm.status is VmStatus.STOPPING else Delete(vm))
-            continue
-        stop = _stop(state.job, state, kept[vm.instance_id])
-        if vm.directive is not None and vm.directive.tenure < machines.tenure:
-            continue  # it was never handed over, and still idles for the holder before
-        if vm.directive is None or vm.directive.order < stop.order:
-            steps.append(Direct(vm, stop))
+        elif not _idles(machines, vm):
+            steps.append(Direct(vm, _stop(state.job, state, kept[vm.instance_id])))
     return tuple(steps)
+
+
+def all_idle(machines: MachineSet, vms: Sequence[Vm]) -> bool:
+    """Whether no VM of a set that is kept needs a directive."""
+    kept = {vm.instance_id for vm in machines.vms}
+    return all(_idles(machines, vm) for vm in vms if vm.instance_id in kept)
+
+
+def _idles(machines: MachineSet, vm: Vm) -> bool:
+    """Whether the VM has the directive STOP. It has that of the holder before if it was never
+    handed over.
+    """
+    directive = vm.directive
+    if directive is None:
+        return False
+    return directive.tenure < machines.tenure or directive.action is DirectiveAction.STOP
 
 
 def is_later(machines: MachineSet, vm: Vm) -> bool:

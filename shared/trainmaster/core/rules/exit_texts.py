@@ -7,18 +7,17 @@ consequence, which the rule passes.
 
 from __future__ import annotations
 
-from typing import Final
-
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.hung_member import find_member_without_failure, had_completed
+from trainmaster.core.rules.hung_member import (
+    find_member_without_failure,
+    had_completed,
+    had_left,
+)
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 from trainmaster.program_errors.meaning import Meaning, is_passing
-
-REPEATED_ABSENCES: Final = 2
-"""Failures in a row from which the loss of a peer that reports no failure is explained."""
 
 
 def outcome(case: Case) -> str:
@@ -41,8 +40,14 @@ def _end_of_round(case: Case) -> str:
     absent = find_member_without_failure(case.state, case.event, case.ends)
     if absent is None:
         return f"{case.who} failed first: {failure}"
-    what = "had exited 0" if had_completed(case.job, absent) else "reported no failure"
-    return f"{case.who} failed first: {failure}; {absent.replica_id.words} {what}"
+    name = absent.replica_id.words
+    if had_completed(case.job, absent):
+        how = f"{name} had exited 0"
+    elif had_left(case.job, absent):
+        how = f"the ranks of {name} had exited 0"
+    else:
+        how = f"{name} reported no failure"
+    return f"{case.who} failed first: {failure}; {how}"
 
 
 def with_consequence(case: Case, consequence: str) -> str:
@@ -83,15 +88,14 @@ def bug_advice(case: Case) -> str:
 
 
 def _absence_advice(case: Case) -> str:
-    """Return what to do if a member is lost again that reports no failure, with a leading space.
-
-    A launcher keeps running when its own ranks have exited 0, so that its agent sees no end.
-    """
+    """Return what to do if a member is lost that reports no failure, with a leading space."""
     absent = find_member_without_failure(case.state, case.event, case.ends)
-    if not case.is_verdict or absent is None or case.quick_failures < REPEATED_ABSENCES:
+    if not case.is_verdict or absent is None or not case.quick_failures:
         return ""
+    if had_completed(case.job, absent) or had_left(case.job, absent):
+        return " Give all ranks the same number of steps: the others wait for those that end."
+    times = f"{case.quick_failures} times in a row, no" if case.quick_failures > 1 else "No"
     return (
-        f" {case.quick_failures} times in a row, no VM and no program was lost. If the ranks of"
-        f" {absent.replica_id.words} end before those of the others, give all ranks the same number"
-        " of steps."
+        f" {times} VM and no program was lost. If the ranks of {absent.replica_id.words} end before"
+        " those of the others, give all ranks the same number of steps."
     )

@@ -56,6 +56,8 @@ def find_hung_member(state: State, first: ReplicaExited, ends: Sequence[End]) ->
     if member is None:
         return None
     was_stopped = member.round_reported and _has_reported(state, member)
+    if had_left(state.job, member):
+        return None
     is_reported = evidence.reports_lost_peer(first) and any(
         evidence.reports_silent_peer(end) for end in ends
     )
@@ -73,10 +75,11 @@ def find_member_without_failure(
 
 
 def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
-    """Whether the members that failed had lost only peers that had exited 0."""
+    """Whether the members that failed had lost only peers that had exited 0, or whose ranks had."""
     without_failure = _members_without_failure(state, first, ends)
     return bool(without_failure) and all(
-        had_completed(state.job, member) for member in without_failure
+        had_completed(state.job, member) or had_left(state.job, member)
+        for member in without_failure
     )
 
 
@@ -86,6 +89,11 @@ def had_completed(job: Job, member: Replica) -> bool:
     A completed member is recalled when its round ends: its next execution was ordered then.
     """
     return member.ordered_at is not None and member.ordered_at == job.round.ordered_at
+
+
+def had_left(job: Job, member: Replica) -> bool:
+    """Whether the member has reported that its ranks had exited 0 when the round ended."""
+    return member.left_peers and member.incarnation == job.round.number
 
 
 def _members_without_failure(

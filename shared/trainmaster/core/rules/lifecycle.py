@@ -132,7 +132,13 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
         host_ready = MarkHostReady(
-            replica.key, subject.host, subject.vm.instance_id, host_vm, number, has_ended
+            replica.key,
+            subject.host,
+            subject.vm.instance_id,
+            host_vm,
+            number,
+            has_ended=has_ended,
+            left_peers=event.left_peers,
         )
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
     action = MarkReady(
@@ -141,8 +147,9 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
         host_vm,
         number,
-        has_ended,
-        event.ended.measurement if event.ended else None,
+        has_ended=has_ended,
+        left_peers=event.left_peers,
+        measurement=event.ended.measurement if event.ended else None,
     )
     which = f" for round {number}" if number and job.round.is_held and job.started_at else ""
     is_left_out = replica.replica_id in job.round.without  # of an elastic round

@@ -82,12 +82,16 @@ def _next_round(job: Job, replica: Replica, action: MarkReady | MarkHostReady) -
     """
     is_next = action.round is not None and action.round != replica.incarnation
     if not is_next:
-        return {"has_ended": action.has_ended or replica.has_ended}
+        return {
+            "has_ended": action.has_ended or replica.has_ended,
+            "left_peers": action.left_peers and replica.left_peers,  # each host of a slice
+        }
     return {
         "incarnation": action.round,
         "hosts_ready": (),
         "hosts_done": (),
         "has_ended": action.has_ended,
+        "left_peers": action.left_peers,
         "round_reported": has_kept_vm(job, replica),
     }
 

@@ -56,6 +56,14 @@ TRIES: Final = 12
 With 16 writers on one document the slowest needed 9.
 """
 
+UNCHANGED_TRIES: Final = 4
+"""Tries that require the replicas of kept VMs to be as they were read.
+
+Later ones do not: among a thousand replicas that are judged alone, one exits all the time, and the
+job would not end. A VM that is lost at the same moment may then be kept. The next job finds it
+missing, or loses it free of charge.
+"""
+
 _log = logging.getLogger(__name__)
 
 
@@ -183,6 +191,8 @@ def _commit(
         state = loaded.state if loaded else None
         job = state.job if state else None
         change = _with_secrets(evolve(state, decision, now), event)
+        if retry >= UNCHANGED_TRIES:
+            change = replace(change, unchanged=())
         if deps.notifications is None and not deps.leaves_notifications:
             change = replace(
                 change,

@@ -46,7 +46,7 @@ from trainmaster.core.model.members import (
 )
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import DirectiveAction, Vm
-from trainmaster.core.reconcile.kept import is_later, kept_steps
+from trainmaster.core.reconcile.kept import all_idle, is_later, kept_steps
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Delete,
@@ -237,10 +237,11 @@ class _Delivery:
             return False  # the next round reads the state in any case
         return self.deps.store.count_pending(job_id) != self.pending_count
 
-    def _load(self) -> Loaded:
+    def _load(self, *, whole: bool = False) -> Loaded:
+        """Read the state: the whole attempt if it decides which VMs are needed, or if `whole`."""
         store = self.deps.store
         self.pending_count = store.count_pending(self.request.job_id)
-        loaded = store.load_attempt(self.request.job_id, if_needed=True)
+        loaded = store.load_attempt(self.request.job_id, if_needed=not whole)
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
         self.loaded, self.verdict = loaded, ""
@@ -358,6 +359,9 @@ class _Delivery:
             return self._release(machines, ReleaseCause.GONE)
         if any(is_later(machines, vm) for vm in vms):
             return self._delete_later(vms)
+        if not loaded.state.whole and not all_idle(machines, vms):
+            self._load(whole=True)
+            return _Next.ROUND
         steps = Steps(kept_steps(loaded.state, machines, vms))
         return _Next.END if steps.is_done else self._progress(steps, loaded)
 

@@ -57,16 +57,16 @@ def nearest_job_id(job_id: str) -> str:
     return job_id_from(job_id, "")
 
 
-def job_id_of_display_name(name: str) -> str:
+def job_id_of_display_name(name: str, chars_max: int = JOB_ID_CHARS_MAX) -> str:
     """Make an id that names with other letters do not get: `学習ジョブ` → `job_3f0c1a2b`.
 
     Letters that no id can have leave a number that stands for the name.
     """
     head = nearest_job_id(name)
     if not any(char.isalnum() and not char.isascii() for char in _decomposed(name)):
-        return head
+        return head[:chars_max]
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]
-    return f"{head[: JOB_ID_CHARS_MAX - _DIGEST_CHARS - 1]}_{digest}"
+    return f"{head[: chars_max - _DIGEST_CHARS - 1]}_{digest}"
 
 
 def _replace_illegal(text: str) -> str:

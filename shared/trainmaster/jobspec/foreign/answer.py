@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trainmaster.core.model.label_rules import is_legal_job_label
-from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.fields.job_id import job_id_of_display_name
 from trainmaster.jobspec.foreign.commands import program_of
 from trainmaster.jobspec.foreign.dstack import read_configuration
 from trainmaster.jobspec.foreign.skypilot import read_task
@@ -68,7 +68,7 @@ def answer_of(tool: str, document: Mapping[str, Any]) -> Answer:
 
 def _job_file(task: Task, notes: Notes) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "jobId": f"{job_id_from(task.name, '')[:NAME_CHARS_MAX]}_{{time}}",
+        "jobId": f"{job_id_of_display_name(task.name, NAME_CHARS_MAX)}_{{time}}",
         "labels": _labels(task, notes),
         "trainingInput": _training_input(task, notes),
         "trainmaster": _extension(task),

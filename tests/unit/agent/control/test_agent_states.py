@@ -178,6 +178,19 @@ def test_reboot_is_reported_although_the_vm_cannot_be_set_up_again(tmp_path: Pat
     assert vm.run(HOLD_NEXT, SETUP_FAILS).facts[-1] == "setup 2, vm_restarted 1"
 
 
+@pytest.mark.parametrize(("left_peers", "words"), [(True, ", left peers"), (False, "")])
+def test_hold_says_whether_the_ranks_of_the_ended_launcher_had_left_their_peers(
+    *, left_peers: bool, words: str
+) -> None:
+    vm = ScriptedVm()
+    vm.left_peers = left_peers
+    vm.run(RUN, SET_UP, HOLD_NEXT, PROGRAM_ENDS, SET_UP)
+    assert vm.facts[-1] == f"held 2{words}"
+    vm.left_peers = False
+    vm.run(RUN_HELD, HOLD_NEXT, PROGRAM_ENDS, SET_UP)
+    assert vm.facts[-1] == "held 3"
+
+
 def test_later_hold_still_carries_the_end_of_the_last_program() -> None:
     vm = ScriptedVm().run(RUN, SET_UP, PROGRAM_ENDS, HOLD_NEXT, SET_UP, HOLD_NEXT, SET_UP)
     assert vm.facts[-2:] == ["held 2, process 1", "held 3, process 1"]

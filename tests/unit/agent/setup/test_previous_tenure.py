@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trainmaster.agent.program import machine_processes
-from trainmaster.agent.program.machine_processes import EMULATED_VM, service_processes
+from trainmaster.agent.program.machine_processes import (
+    EMULATED_VM,
+    scheduled_processes,
+    service_processes,
+)
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup import previous_tenure
 from trainmaster.agent.setup.previous_tenure import (
@@ -136,6 +141,70 @@ def test_control_group_of_a_session_has_processes_of_others(tmp_path: Path) -> N
     (tmp_path / "fs" / "user.slice" / "cgroup.procs").write_text("10\n")
     assert service_processes(file, tmp_path / "fs") == []
     assert service_processes(tmp_path / "missing", tmp_path / "fs") == []
+
+
+def test_processes_of_cron_are_found_without_cron(tmp_path: Path) -> None:
+    group = tmp_path / "fs" / "system.slice" / "cron.service"
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text("10\n11\n12\n")
+    for pid, command in ((10, "cron"), (11, "python3")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{command}\n")
+    assert scheduled_processes(tmp_path, tmp_path / "fs") == [11]
+
+
+def test_job_of_cron_is_removed_and_those_of_the_machine_stay(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules = tmp_path / "cron.d"
+    schedules.mkdir()
+    (schedules / "e2scrub_all").write_text("")
+    calls = tmp_path / "calls"
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(f"#!/bin/sh\necho $@ > {calls}\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(previous_tenure, "TEMPORARY", ())
+    monkeypatch.setattr(previous_tenure, "SCHEDULES", (str(schedules),))
+    monkeypatch.setattr(previous_tenure, "machine_processes", lambda _: [])
+    environ = {name: text for name, text in workspace.environ.items() if name != EMULATED_VM}
+    machine = Workspace(workspace.work, environ, workspace.console)
+    remember_first_files(machine)
+    (schedules / "left").write_text("* * * * * root sleep 98765\n")
+    assert clean(machine, no_containers) == ""
+    assert [entry.name for entry in schedules.iterdir()] == ["e2scrub_all"]
+    assert calls.read_text() == "stop run-*.service run-*.timer run-*.scope\n"
+
+
+@pytest.fixture
+def mounted(workspace: Workspace, tmp_path: Path) -> Iterator[Path]:
+    """Mount a folder of another machine below the folder for temporary files."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious").write_text("")
+    remember_first_files(workspace)
+    point = Path(workspace.environ["TMPDIR"]) / "my left" / "data"
+    point.mkdir(parents=True)
+    mount = subprocess.run(["mount", "--bind", other, point], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip("mounting needs root")
+    yield other / "precious"
+    subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+
+
+def test_mount_is_detached_and_its_files_stay(workspace: Workspace, mounted: Path) -> None:
+    assert clean(workspace, no_containers) == ""
+    assert mounted.exists()
+    assert not list(Path(workspace.environ["TMPDIR"]).iterdir())
+
+
+def test_mount_that_stays_is_a_finding_and_its_files_stay(
+    workspace: Workspace, mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(previous_tenure, "_unmount_all", lambda _: None)
+    assert "my left of the last job cannot be removed" in clean(workspace, no_containers)
+    assert mounted.exists()
 
 
 @pytest.mark.parametrize(
