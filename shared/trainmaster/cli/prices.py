@@ -19,7 +19,9 @@ from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
 
 app = typer.Typer(
-    help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True
+    help="Fetch Google's list prices, and show what machines cost.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
