@@ -9,6 +9,7 @@ import argparse
 import logging
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -45,11 +46,13 @@ def run(
     figures: Figures = {}
     for name, measure in measurements.items():
         _print([f"-- {name}"])
+        began = time.monotonic()
         for measured in measure(cloud):
             figures |= measured
             _print(report.table(measured))
             if data_file:
                 report.store(report.rows_of(measured), data_file=data_file)
+        _print([f"({name}: {time.monotonic() - began:.0f} s)"])
     return figures
 
 

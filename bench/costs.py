@@ -44,6 +44,39 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """What a phase must read and write per replica, if every replica has a document, every recorded
+    event a ledger entry, and functions remember nothing.
+    """
+
+    decisions: int = 0
+    """Decisions about the whole attempt. Each reads all replicas."""
+    reports: int = 0
+    """That a replica is ready: reads the job and the replica, and counts the replicas that are;
+    writes the replica and an entry.
+    """
+    releases: int = 0
+    """Exits that release a VM: read the job and the replica, whether the request to `provision` is
+    done, and the entry that is confirmed; write the replica and the entry, and confirm it.
+    """
+    unrecorded: int = 0
+    """Exits that change nothing: read the job and the replica."""
+    replicas: int = 0
+    """Documents of replicas that are created or closed."""
+
+    @property
+    def reads(self) -> int:
+        return self.decisions + 3 * self.reports + 4 * self.releases + 2 * self.unrecorded
+
+    @property
+    def writes(self) -> int:
+        return 2 * self.reports + 3 * self.releases + self.replicas
+
+    def __str__(self) -> str:
+        return f"{self.reads}, {self.writes}"
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseCost:
     """The cost of one phase of a job, for a gang of N > 1."""
 
@@ -54,6 +87,8 @@ class PhaseCost:
     deletes: Formula
     """Of leases."""
     invocations: Formula
+    floor: Floor | None = None
+    """None: of a sum."""
 
     def dollars(self, size: int) -> float:
         """USD at list prices, without free tiers."""
@@ -72,6 +107,7 @@ PHASES: Final = {
         writes=Formula(7, 1),
         deletes=Formula(1),
         invocations=Formula(2),
+        floor=Floor(decisions=1, replicas=1),
     ),
     "start": PhaseCost(
         "N reports of agents, until the job is RUNNING",
@@ -79,6 +115,7 @@ PHASES: Final = {
         writes=Formula(4, 2),
         deletes=Formula(1),
         invocations=Formula(2, 1),
+        floor=Floor(decisions=1, reports=1),
     ),
     "restart": PhaseCost(
         "one program fails, until all N run again in their VMs",
@@ -86,6 +123,7 @@ PHASES: Final = {
         writes=Formula(9, 2),
         deletes=Formula(2),
         invocations=Formula(4, 1),
+        floor=Floor(decisions=2, reports=1),
     ),
     "loss": PhaseCost(
         "a VM is preempted and N - 1 programs fail, until all N run again",
@@ -93,6 +131,7 @@ PHASES: Final = {
         writes=Formula(9, 2),
         deletes=Formula(2),
         invocations=Formula(3, 2),
+        floor=Floor(decisions=2, reports=1, unrecorded=1),
     ),
     "rerun": PhaseCost(
         "one program fails in a job with `restartJobOnWorkerRestart`, until the next attempt runs",
@@ -100,6 +139,7 @@ PHASES: Final = {
         writes=Formula(12, 6),
         deletes=Formula(3),
         invocations=Formula(6, 2),
+        floor=Floor(decisions=3, reports=1, replicas=2),
     ),
     "end": PhaseCost(
         "N exits with status 0, the chief's last, until no VM is left",
@@ -107,10 +147,16 @@ PHASES: Final = {
         writes=Formula(3, 3),
         deletes=Formula(2),
         invocations=Formula(0, 2),
+        floor=Floor(decisions=1, releases=1),
     ),
 }
 """Phase → its cost."""
 
+ABOVE_FLOOR: Final = {
+    "rerun": "Each member reports twice: that it has stopped, and that it is ready for the next"
+    " attempt. The floor needs agents that begin an attempt without the second report.",
+}
+"""Phase whose cost per replica is more than a fifth above its floor → why."""
 WITHOUT_FAULTS: Final = ("submission", "start", "end")
 """The phases of a job in which nothing fails."""
 
@@ -158,13 +204,14 @@ follows from it is the work of `provision`.
 def tables() -> str:
     """Return the tables of docs/benchmarks.md in Markdown."""
     phases = {**PHASES, "whole job": job_without_faults()}
-    lines = ["| phase | reads | writes | deletes | invocations | USD for N = 10 |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
+    columns = "phase | reads | writes | floor per replica: reads, writes | deletes | invocations"
+    lines = [f"| {columns} | USD for N = 10 |", "| --- | --- | --- | --- | --- | --- | --- |"]
     lines.extend(
-        f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.deletes} "
-        f"| {cost.invocations} | {cost.dollars(10):.6f} |"
+        f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.floor or ''} "
+        f"| {cost.deletes} | {cost.invocations} | {cost.dollars(10):.6f} |"
         for name, cost in phases.items()
     )
+    lines.extend(["", *(f"{name}: {reason}" for name, reason in ABOVE_FLOOR.items())])
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
     lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())
     lines.extend(["", "| in a minute without a change | reads |", "| --- | --- |"])

@@ -20,7 +20,7 @@ def environment(*, must_be_named: bool) -> dict[str, str]:
     state_dir = state.find_state_dir(None)
     if must_be_named and not state.is_named_by_user(state_dir):
         raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
-    return client_configuration.environment(state_dir, stack.find(state_dir))
+    return client_configuration.environment(state_dir, stack.find(state_dir), creates_vms=False)
 
 
 def init_process(vm: str, host: int) -> int:

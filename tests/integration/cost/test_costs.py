@@ -11,7 +11,7 @@ import pytest
 from bench.agents import agents
 from bench.cloud import Emulators
 from bench.control_plane import Delivery
-from bench.costs import PHASES, REQUESTS, Formula, PhaseCost, job_without_faults
+from bench.costs import ABOVE_FLOOR, PHASES, REQUESTS, Formula, PhaseCost, job_without_faults
 from bench.gang_job import Cost, Gang, RerunGang
 from bench.meter import Meter, attach
 from trainmaster.core.rules.evidence import ENDS_READ
@@ -88,6 +88,16 @@ def test_each_event_needs_the_requests_of_the_table(firestore_emulator: str) -> 
         gang.functions.run([(request.topic, request)])
         count("request to provision that is done already", (request.topic, request))
         assert counted == REQUESTS
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_cost_per_replica_is_at_most_a_fifth_above_its_floor(phase: str) -> None:
+    cost = PHASES[phase]
+    assert cost.floor is not None
+    reads, writes = cost.reads.per_member, cost.writes.per_member
+    assert (reads, writes) >= (cost.floor.reads, cost.floor.writes)
+    is_near = reads <= 1.2 * cost.floor.reads and writes <= 1.2 * cost.floor.writes
+    assert is_near is (phase not in ABOVE_FLOOR)
 
 
 def test_sum_of_the_phases_is_the_cost_of_a_job() -> None:

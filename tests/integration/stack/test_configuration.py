@@ -76,6 +76,16 @@ def test_wrong_setting_of_the_shell_is_refused_before_the_stack_starts(
         state.settings_of_shell("demo-project")
 
 
+def test_settings_of_a_command_that_creates_no_vms_do_not_build_the_agent() -> None:
+    """Building it would take more time than most commands do."""
+    agent_archive.cache_clear()
+    config = StackConfig(project="p", bucket="b")
+    variables = client_configuration.application_environment(config, ENDPOINTS, creates_vms=False)
+    assert agent_archive.cache_info().misses == 0
+    of_functions = client_configuration.application_environment(config, ENDPOINTS)
+    assert of_functions.keys() - variables.keys() == {"TRAINMASTER_AGENT"}
+
+
 def test_functions_get_the_documented_settings() -> None:
     variables = client_configuration.application_environment(
         StackConfig(project="p", bucket="b"), ENDPOINTS
