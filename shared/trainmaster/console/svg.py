@@ -26,10 +26,12 @@ TICKS: Final = 4
 """Labels of a time axis after its first one, at most."""
 TICK_DISTANCE_MIN: Final = 200.0
 """Units between two labels of a time axis: their widths on a phone."""
+_ROUND_MINUTES: Final = (1, 2, 5, 10, 15, 30)
+_ROUND_HOURS: Final = (1, 2, 3, 6, 12)
 ROUND_S: Final = (
-    *(1, 2, 5, 10, 15, 30),
-    *(MINUTE_S * minutes for minutes in (1, 2, 5, 10, 15, 30)),
-    *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
+    *_ROUND_MINUTES,  # the same numbers of seconds
+    *(MINUTE_S * minutes for minutes in _ROUND_MINUTES),
+    *(HOUR_S * hours for hours in _ROUND_HOURS),
 )
 """Distances of the labels, in seconds; longer ones are whole days."""
 _ZERO_UNIT: Final = re.compile(r"(?<=\D) 0 \w+$|\.0(?= s$)")
