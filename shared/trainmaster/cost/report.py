@@ -48,6 +48,8 @@ class CostReport:
     """Objects in the job's directory. None: it was not listed, because nothing was lost."""
     spans: tuple[Span, ...]
     """The phases of all replicas."""
+    kept_s: float
+    """Machine-seconds after the job's end in which its machines were kept."""
 
 
 def cost_report(
@@ -68,7 +70,8 @@ def cost_report(
     written = listing.written_objects if isinstance(listing, Listing) else None
     prices = sources.prices()
     machines = sources.machine_set(job) if job.machines else None
-    charged = (*spans, *(kept_spans(history, machines) if machines else ()))
+    kept = kept_spans(history, machines) if machines else ()
+    charged = (*spans, *kept)
     return CostReport(
         goodput=goodput_of(job, spans, now, written),
         cost=(
@@ -78,4 +81,5 @@ def cost_report(
         losses=lost,
         listing=listing,
         spans=spans,
+        kept_s=sum(span.seconds(now) for span in kept),
     )

@@ -60,8 +60,13 @@ def check_pins(
         if requirement.marker and not requirement.marker.evaluate(environment):
             continue
         version = versions.get(normalize(requirement.name))
-        names_a_build = requirement.url or "+" in str(requirement.specifier)
-        if version is None or names_a_build:
+        has_local_version = "+" in str(requirement.specifier)
+        if version is None and has_local_version:
+            yield may_fail(
+                f"{file}: {text} is a build that PyPI does not have",
+                "leave out what follows the version, from +, unless your package index has it",
+            )
+        if version is None or requirement.url or has_local_version:
             continue
         releases = [f"{version}.{patch}" for patch in range(_PATCH_RELEASES)]
         if not any(requirement.specifier.contains(release) for release in releases):

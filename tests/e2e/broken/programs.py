@@ -248,7 +248,7 @@ REVIEWED: Final = (
         "wrong_package_name",
         {"train.py": "print(1)\n", "requirements.txt": "torchmetrix-x==1.4\n"},
         ("torchmetrix-x==1.4", "equirements.txt"),
-        lives_max=0,
+        lives_max=1,  # the failed set-up, after which nothing starts
     ),
     _program(
         "nothing_done",

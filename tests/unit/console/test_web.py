@@ -15,9 +15,12 @@ from tests.support.console_site import ORIGIN, Site
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.study import Study
 from tests.support.world import World
+from tests.unit.flows.test_kept_machines import a_keeping_job
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.transitions.change import Effect
+from trainmaster.cost.report import CostSources
+from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster_local.memory.bus import MemoryBus
 
 PATHS = (
@@ -360,6 +363,20 @@ def test_notification_is_no_effect_that_the_page_of_an_ended_job_waits_for() -> 
     page = words(site.text("/jobs/digits_1?all=1"))
     assert "notify" not in page
     assert "not confirmed yet" not in page
+
+
+def test_job_that_keeps_its_machines_shows_their_time_and_waits_for_nothing() -> None:
+    world = a_keeping_job()
+    sources = CostSources(machine_set=lambda job: machine_set_of(job, world.store))
+    site = Site(world, cost_sources=sources)
+    site.open()
+    world.wait(1200)
+    page = words(site.text("/jobs/first"))
+    hours = 3 * 1200 / 3600
+    assert f"kept {hours:.2f} yes" in page
+    assert f"paid {hours:.2f}" in page, "the job ran for seconds"
+    assert "not confirmed yet" not in page
+    assert "provision until its machines are released" in page
 
 
 def test_job_page_lists_the_decisions_in_order_with_rules(site: Site) -> None:

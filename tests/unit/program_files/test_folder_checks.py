@@ -177,6 +177,15 @@ def test_requirement_that_excludes_the_runtimes_framework_is_refused(
     assert all("requirements.txt" in finding.remedy for finding in found)
 
 
+def test_build_that_pypi_does_not_have_is_a_warning(tmp_path: Path) -> None:
+    files = {"train.py": "", "requirements.txt": "torch==2.1.0+cu118\n"}
+    (found,) = check(tmp_path, files, "python", "train.py", runtime="scikit-learn-1.9")
+    assert not found.must_fail
+    assert (
+        found.problem == "requirements.txt: torch==2.1.0+cu118 is a build that PyPI does not have"
+    )
+
+
 def test_requirement_of_another_build_of_the_runtimes_framework_is_refused(tmp_path: Path) -> None:
     files = {"train.py": "", "requirements.txt": "tensorflow-cpu==2.12.1\n"}
     (found,) = check(tmp_path, files, "python", "train.py", runtime="2.21")

@@ -38,6 +38,8 @@ class CostSection:
     goodput: Goodput
     bars: DrawnCost | None
     rows: tuple[PhaseRow, ...]
+    paid_s: float
+    """Machine-seconds in which there was a VM, also those after the end in which it was kept."""
     has_prices: bool
     cost: str
     """The whole cost in a sentence, or why it is not known."""
@@ -55,22 +57,26 @@ def read_cost_section(
     if report is None:
         return None
     return CostSection(
-        report.goodput,
-        draw_cost(report.goodput),
-        _rows(report),
-        isinstance(report.cost, JobCost),
-        cost_sentence(report.cost),
-        lost_work_words(report) if report.losses else "",
-        report.operations.words,
+        goodput=report.goodput,
+        bars=draw_cost(report.goodput),
+        rows=_rows(report),
+        paid_s=report.goodput.paid_s + report.kept_s,
+        has_prices=isinstance(report.cost, JobCost),
+        cost=cost_sentence(report.cost),
+        lost=lost_work_words(report) if report.losses else "",
+        control_plane=report.operations.words,
     )
 
 
 def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
     """Return a row for each phase that took at least a tenth of a second of machine time."""
     rows = []
+    last = report.goodput.attempts[-1:]
     for attempt in report.goodput.attempts:
         for phase in Phase:
             seconds = attempt.total_s.get(phase, 0.0)
+            if phase is Phase.KEPT and attempt in last:
+                seconds += report.kept_s
             if round(seconds, 1):
                 cost = _cost_words(report.cost, attempt.attempt, phase)
                 rows.append(PhaseRow(attempt.attempt, phase, seconds / 3600, phase in PAID, cost))

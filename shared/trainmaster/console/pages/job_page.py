@@ -79,6 +79,13 @@ class DecisionRow:
     """Budgets before and after."""
     passed_over: tuple[tuple[Rule, str], ...]
     """Rules that did not apply, each with its condition."""
+    keeps_machines: bool
+    """Whether the job keeps its machines: its effects are confirmed when they are released."""
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether the effects are late."""
+        return self.entry.is_pending and not self.keeps_machines
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -153,7 +160,8 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     failing = failing_of(job, state.replicas, now)
     wait = wait_of_job(job, console.store.queue, console.limits)
     machines = machine_set_of(job, console.store)
-    decisions, omitted = _decisions(entries, replica_id, view)
+    keeps = machines is not None and machines.is_kept and machines.holder == job_id
+    decisions, omitted = _decisions(entries, replica_id, view, keeps_machines=keeps)
     return JobPage(
         job=job,
         kind=job_kind(job),
@@ -211,26 +219,40 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
 
 
 def _decisions(
-    entries: tuple[LedgerEntry, ...], replica_id: ReplicaId | None, view: View
+    entries: tuple[LedgerEntry, ...],
+    replica_id: ReplicaId | None,
+    view: View,
+    *,
+    keeps_machines: bool,
 ) -> tuple[tuple[DecisionRow, ...], int]:
     """Return the newest decisions in the order of their commits, and the number of older ones."""
     # Marks of the timeline lead to the ends of rounds, too.
     shown = shown_entries(entries, replica_id, everything=view.with_ignored, with_ends=True)
     newest = shown[-DECISIONS_MAX:]
     rows = tuple(
-        _decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest
+        _decision(entry, omitted, with_rules=view.with_ignored, keeps_machines=keeps_machines)
+        for entry, omitted in newest
     )
     return rows, len(shown) - len(newest)
 
 
-def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> DecisionRow:
+def _decision(
+    entry: LedgerEntry, omitted: int, *, with_rules: bool, keeps_machines: bool
+) -> DecisionRow:
     changes = tuple(
         f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry)
     )
     passed_over: tuple[tuple[Rule, str], ...] = ()
     if with_rules and entry.decision.rule > Rule.STALE:
         passed_over = rules_passed_over(entry)
-    return DecisionRow(entry, omitted, str(replica_of(entry) or ""), changes, passed_over)
+    return DecisionRow(
+        entry=entry,
+        omitted=omitted,
+        replica=str(replica_of(entry) or ""),
+        changes=changes,
+        passed_over=passed_over,
+        keeps_machines=keeps_machines,
+    )
 
 
 def _timeline(history: History, now: datetime, view: View) -> Timeline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from trainmaster.jobspec.foreign.task import Notes
@@ -32,6 +33,7 @@ _COUNT: Final = re.compile(
     r"""wc -l\s*(?:`|\))"""
 )
 _FOREIGN_VARIABLE: Final = re.compile(r"(?:SKYPILOT|DSTACK)_\w+")
+_ENTERED: Final = re.compile(r"cd\s+([^\s;&|]+)")
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*)$")
 
 
@@ -45,10 +47,14 @@ def join_lines(text: str) -> list[str]:
 def take_installation(lines: Iterable[str], path: str, notes: Notes) -> list[str]:
     """Name what installs packages, and return the other lines."""
     others, packages = [], []
+    folder = PurePosixPath()  # from the job's folder
     for line in lines:
+        entered = _ENTERED.match(line)
+        if entered:
+            folder /= entered[1]
         pip = _PIP.fullmatch(line)
         if pip:
-            packages += _packages(pip[1])
+            packages += _packages(pip[1], folder)
         elif _SYSTEM.match(line):
             notes.add(
                 f"{path}: {head_of(line)}",
@@ -67,8 +73,10 @@ def head_of(line: str) -> str:
     return " ".join(words[:1] if len(words) == 1 or re.search(r"[=$-]", words[1]) else words[:2])
 
 
-def _packages(arguments: str) -> list[str]:
-    """Return the packages of `pip install`, but for those of requirements.txt and the folder."""
+def _packages(arguments: str, folder: PurePosixPath) -> list[str]:
+    """Return the packages of `pip install` in a folder, but for those of the job's own
+    requirements.txt and the folder itself.
+    """
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -76,8 +84,9 @@ def _packages(arguments: str) -> list[str]:
     found = []
     for before, word in zip(["", *words], words, strict=False):
         if before in ("-r", "--requirement"):
-            if word.removeprefix("./") != "requirements.txt":
-                found.append(f"the lines of {word}")
+            file = folder / word
+            if file != PurePosixPath("requirements.txt"):
+                found.append(f"the lines of {file}")
         elif not word.startswith("-") and not word.startswith("."):
             found.append(word)
     return found

@@ -198,3 +198,22 @@ def test_field_that_cannot_be_mapped_is_named_without_its_value(line: str, field
     answer = answer_to(f"{head}run: python train.py\n{line}\n")
     assert field in [note.field for note in answer.notes]
     assert "hf_abc" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("setup", "packages"),
+    [
+        ("pip install -r requirements.txt", None),
+        ("git clone https://github.com/a/b\n  cd b/c\n  pip install -r requirements.txt", "b/c/"),
+        ("cd b\n  cd c && ls\n  uv pip install -r ./requirements.txt", "b/c/"),
+        ("cd /\n  pip install -r requirements.txt", "/"),
+    ],
+    ids=["the folder's own", "a clone", "two steps", "the root"],
+)
+def test_requirements_of_another_folder_than_the_jobs_are_named(
+    setup: str, packages: str | None
+) -> None:
+    notes = notes_of(f"name: a\nsetup: |\n  {setup}\nrun: python train.py\n")
+    texts = [text for text in notes.values() if "requirements.txt" in text]
+    expected = f"add to requirements.txt: the lines of {packages}requirements.txt"
+    assert texts == ([] if packages is None else [expected])
