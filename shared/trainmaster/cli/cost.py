@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import ByLabel, ByState, ByUser, Mine, job_filter
+from trainmaster.cli.job_filters import ByLabel, ByState, ByUser, Mine, job_filter
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_result
 from trainmaster.core.model.job import Job

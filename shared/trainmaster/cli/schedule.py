@@ -24,10 +24,10 @@ import typer
 
 from trainmaster.cli.init import API_ADDRESS
 from trainmaster.cli.installation import choose_installation, user_name
+from trainmaster.cli.job_files import check_document, read_job
 from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, print_json, print_result, say
 from trainmaster.cli.schedule_runs import check_job_ids, describe_run, submission_of
-from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
