@@ -158,7 +158,7 @@ class Tools:
         since = datetime.now(UTC) - timedelta(minutes=minutes) if minutes else None
         lines = self.client.logs(job, since=since)
         texts = (
-            f"{line.timestamp[:19]} {line.severity} {line.source} {line.message}" for line in lines
+            f"{line.to_the_second} {line.severity} {line.source} {line.message}" for line in lines
         )
         return _answer(texts, continuation, MARK)
 

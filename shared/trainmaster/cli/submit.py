@@ -20,7 +20,8 @@ import typer
 
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
-from trainmaster.cli.gcloud_flags import apply_flags, parse_list
+from trainmaster.cli.gcloud_flags import apply_flags
+from trainmaster.cli.gcloud_values import parse_list
 from trainmaster.cli.installation import (
     choose_installation,
     open_store,
