@@ -74,7 +74,7 @@ def _role_flags(option: str, role: str, words: str) -> dict[str, Flag]:
         flags[f"{option}_count"] = Flag(
             "Number of VMs.", "N", training=f"trainingInput.{role}Count", panel=_VMS, type=int
         )
-    flags[f"{option}parse_accelerator"] = Flag(
+    flags[f"{option}_accelerator"] = Flag(
         "type=nvidia-tesla-t4,count=1.",
         "GPU",
         training=f"{config}.acceleratorConfig",
