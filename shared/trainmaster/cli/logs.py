@@ -22,6 +22,7 @@ from trainmaster.core.reporting.job_log import SERVICE, task_name
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.log_reader import (
+    BEFORE_CREATION,
     DELAY_MAX_S,
     PROGRAM_ONLY,
     TASK,
@@ -82,7 +83,7 @@ def logs(
     job = find_job(store, job_id).job
     from trainmaster.wiring.log_reader import log_entries
 
-    begin = job.created_at - timedelta(minutes=1)
+    begin = job.created_at - BEFORE_CREATION
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
     filters = log_filters(job, task, severity, program_only=program)

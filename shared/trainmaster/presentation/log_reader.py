@@ -30,6 +30,8 @@ MISSING_LABEL: Final = "trainmaster/missing_lines"
 BEHIND_LABEL: Final = "trainmaster/behind"
 """Time of the oldest line of the VM that was not stored when the entry was sent; none: all were."""
 
+BEFORE_CREATION: Final = timedelta(minutes=1)
+"""How long before its creation a job's log is read: the clocks of writers differ."""
 DELAY_MAX_S: Final = 600.0
 """Lines of a VM that arrive later than this after those of other VMs are not shown.
 

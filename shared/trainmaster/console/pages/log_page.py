@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -35,7 +34,14 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import SERVICE, task_base
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.presentation.log_reader import JOB, PROGRAM_ONLY, TASK, TRIAL, LogLine
+from trainmaster.presentation.log_reader import (
+    BEFORE_CREATION,
+    JOB,
+    PROGRAM_ONLY,
+    TASK,
+    TRIAL,
+    LogLine,
+)
 from trainmaster.presentation.printable import printable
 
 SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -265,7 +271,7 @@ def read_log_tail(console: Console, page: JobPage) -> Tail | None:
 
 def log_query(job: Job, filters: LogFilters) -> str:
     """Return the filter in the Logging query language, without the position of the window."""
-    begin = job.created_at - timedelta(minutes=1)
+    begin = job.created_at - BEFORE_CREATION
     parts = [f'{JOB}="{public_id(job.job_id)}"', f'timestamp>="{begin.isoformat()}"']
     trial = trial_number(job.job_id)
     if trial:
