@@ -216,6 +216,10 @@ class StorageHandler(ForwardingHandler):
             for piece in read_exactly(self.rfile, int(self.headers.get("Content-Length", "0"))):
                 upstream.send(piece)
 
+    def _location(self, value: str, host: str) -> str:
+        """Return a `Location` header with which a client of this host continues its upload here."""
+        return public_location(value, host, self.server.storage)
+
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
         """Return the response to the client.
 
@@ -225,7 +229,7 @@ class StorageHandler(ForwardingHandler):
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
             if name.lower() == "location":
-                self.send_header(name, public_location(value, host, self.server.storage))
+                self.send_header(name, self._location(value, host))
             elif name.lower() not in HOP_HEADERS:
                 self.send_header(name, value)
         bodiless = self.command == "HEAD" or response.status in (204, 304)

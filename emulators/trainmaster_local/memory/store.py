@@ -248,8 +248,8 @@ class MemoryStore(Incidents, Leases):
             entries: list[LedgerEntry] = []
             for stored in self._jobs.values():
                 entries.extend(stored.ledger.values())
-        unconfirmed = [entry for entry in entries if entry.is_notification_pending]
-        return tuple(unconfirmed[:limit])
+        open_entries = [entry for entry in entries if entry.is_notification_pending]
+        return tuple(open_entries[:limit])
 
     def live_jobs(self) -> LiveJobs:
         with self._lock:
