@@ -157,11 +157,11 @@ def _quiet_jobs(jobs: Sequence[Job], now: datetime) -> Mapping[str, Quiet]:
     running = [job for job in jobs if job.state is JobState.RUNNING]
     if not running or settings().metrics == "off":
         return {}
-    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.gcp.retries import OPTIONAL_READ_S
     from trainmaster.wiring.metrics import metric_reader
 
     try:
-        return read_quiet_jobs(metric_reader(EXTRA_S), running, now)
+        return read_quiet_jobs(metric_reader(OPTIONAL_READ_S), running, now)
     except (PermanentError, TemporaryError):
         return {}
 

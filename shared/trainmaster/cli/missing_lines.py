@@ -35,11 +35,11 @@ def missing_lines(job: Job) -> Sequence[str]:
     """
     if job.started_at is None:
         return ()
-    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.gcp.retries import OPTIONAL_READ_S
     from trainmaster.wiring.log_reader import log_entries
 
     try:
-        return describe_missing(log_entries(EXTRA_S).page, job)
+        return describe_missing(log_entries(OPTIONAL_READ_S).page, job)
     except (PermanentError, TemporaryError) as error:
         complain(f"Cannot find out whether lines of the log are missing: {error}")
         return ()
