@@ -58,7 +58,7 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     )
 
 
-def _tf_config(cluster: Cluster, replica_id: ReplicaId) -> dict[str, object]:
+def _tf_config(cluster: Cluster, replica_id: ReplicaId) -> Mapping[str, object]:
     """Return TF_CONFIG of the replica: that of its role, with its own index."""
     tf_config = cluster.tf_config(replica_id.task_type)
     task = tf_config["task"]
