@@ -143,18 +143,23 @@ def one_per_round(
     for entry in reversed([entry for entry in entries if is_news(entry)]):
         action = entry.decision.action
         is_verdict = isinstance(entry.event, AllReady)
-        is_detail = isinstance(action, MarkReady | MarkHostReady) and (
-            action.round or 1,
-            entry.after.attempt,
-        ) > (1, 1)
-        is_detail &= not (isinstance(entry.event, VmReady) and entry.event.finding)
-        if is_detail or (
-            isinstance(action, StopRound) and is_judged and not is_verdict and not with_ends
-        ):
+        is_end = isinstance(action, StopRound) and not is_verdict
+        is_end_of_judged_round = is_end and is_judged
+        if _is_later_readiness(entry) or (is_end_of_judged_round and not with_ends):
             continue
         is_judged |= is_verdict or isinstance(action, RerunJob | FailJob)
         shown.append(entry)
     return tuple(reversed(shown))
+
+
+def _is_later_readiness(entry: LedgerEntry) -> bool:
+    """Whether the entry only says that a member, which has been ready before, is ready again."""
+    action = entry.decision.action
+    if not isinstance(action, MarkReady | MarkHostReady):
+        return False
+    is_first = (action.round or 1) == 1 and entry.after.attempt <= 1
+    has_finding = isinstance(entry.event, VmReady) and bool(entry.event.finding)
+    return not is_first and not has_finding
 
 
 def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
