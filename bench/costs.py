@@ -91,10 +91,10 @@ class PhaseCost:
     reads: Formula
     writes: Formula
     deletes: Formula
-    """Of leases."""
+    """Deletions of leases, by which only one delivery of `provision` works on a job."""
     invocations: Formula
     floor: Floor | None = None
-    """None: of a sum."""
+    """None for a sum of phases, which has no floor."""
 
     def dollars(self, size: int) -> float:
         """USD at list prices, without free tiers."""
