@@ -46,7 +46,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_unfit,
     judge_vm_stopping,
 )
-from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, judge_vm_end
 from trainmaster.core.timeouts import SAVE_AGAIN_MIN, SAVE_MAX
 
 
@@ -63,7 +63,7 @@ def judge_member_exit(
     held = is_held(state.job, replica.replica_id)
     if held and event.cause is ExitCause.INSTALL and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
-        return replace_vm(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
+        return judge_vm_end(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once
@@ -155,13 +155,10 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     round_ = job.round
     saving = round_.saving
     joining = [member.replica_id for member in joining_members(state)]
-    if (
-        (event.attempt, event.round) != (job.attempt, round_.number)
-        or round_.is_held
-        or event.number != round_.next_save
-        or (saving is not None and (round_.ends_job or now - saving.at < SAVE_AGAIN_MIN))
-        or not joining
-    ):
+    runs = (event.attempt, event.round) == (job.attempt, round_.number) and not round_.is_held
+    has_other_request = event.number != round_.next_save
+    is_saving = saving is not None and now - saving.at < SAVE_AGAIN_MIN
+    if not runs or has_other_request or round_.ends_job or is_saving or not joining:
         return not_yet("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
     until = now + SAVE_MAX
