@@ -76,6 +76,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     ],
     "overdue_waits": lambda store, world: store.overdue_waits(NOW),
     "queue": lambda store, world: store.queue(),
+    "sweep_requests": lambda store, world: store.sweep_requests(),
     "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: [
         store.recent_jobs(5, JobPosition(NOW, world.job_id), only) for only in LISTS
@@ -102,6 +103,8 @@ WRITE_ONLY: Final = {
     "release_lease",
     "next_admission_token",
     "store_queue",
+    "note_sweep_requests",
+    "note_sweep_reached",
     "reject",
     "note_outcome",
     "report_orphan",

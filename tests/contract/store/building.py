@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 def submit(store: Store, job: Job | None = None) -> Job:
-    """Store the job; the default: one whose replicas are judged each alone, so that each exit
-    changes its replica.
+    """Store the job; the default: one with VMs, whose replicas are judged each alone, so that each
+    exit changes its replica.
     """
     if job is None:
-        job = a_job(JobState.QUEUED)
+        job = a_job(JobState.PREPARING)
         job = replace(job, plan=change_plan(job.plan, independent=True))
     event = JobSubmitted(job, START)
     decision = judge(None, event, START)

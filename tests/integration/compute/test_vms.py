@@ -197,14 +197,18 @@ def test_crash_leaves_no_process(emulator: Emulator) -> None:
     assert "compute.instances.hostError" in operation_types(emulator, "vm")
 
 
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def test_killed_vm_init_is_a_host_error_and_leaves_no_process(emulator: Emulator) -> None:
     emulator.run("vm", STUBBORN)
     eventually(lambda: "ready" in emulator.serial("vm"))
-    (init,) = [
-        pid
-        for pid in emulator.vm_processes()
-        if b"vm_init.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    (init,) = [pid for pid in emulator.vm_processes() if b"vm_init.py" in command_line(pid)]
     os.kill(init, signal.SIGKILL)
     eventually(lambda: not emulator.vm_processes())
     eventually(lambda: emulator.status("vm") == "TERMINATED")

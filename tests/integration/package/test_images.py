@@ -27,7 +27,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.support.python_image import create_python_image
 _, *module, folder = sys.argv
-assert module == ["-m", "venv"]
+assert module == ["-P", "-m", "venv"]
 create_python_image(Path(folder))
 """
 """An interpreter beside which there is no uv.

@@ -130,7 +130,7 @@ def test_refusal_names_account_and_permission_and_is_printed(
 @pytest.mark.parametrize(
     ("row", "method", "request_"),
     [
-        ("function submit,roles/datastore.user,project,\n", COMMIT, commit()),
+        ("function submit,roles/datastore.user,project,own database only\n", COMMIT, commit()),
         (
             "function submit,roles/pubsub.publisher,topic tune,\n",
             PUBLISH,
