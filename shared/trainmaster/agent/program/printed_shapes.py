@@ -31,7 +31,7 @@ _STAMP = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?(?=\S|\s+File )"
 )
 _STAMPED_FRAME = re.compile(_STAMP.pattern + r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
-# The first line of a traceback whose line ends are escaped; the text before a quotation mark; and an
+# The first line of a traceback whose line ends are escaped; the text before a quotation mark; an
 # escaped character
 _ESCAPED = f"{TRACEBACK}\\n"
 _TO_QUOTE = re.compile(r'(?:\\.|[^"\\])*')
