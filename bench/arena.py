@@ -51,7 +51,7 @@ from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.rules.outlook import look_out
+from trainmaster.core.rules.outlook import estimate_prospects
 from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.core.timeouts import ADVICE_KEPT
 from trainmaster_local.simulator.weather import Climate, Weather
@@ -220,7 +220,7 @@ class Search:
 
     def outlook(self) -> tuple[Prospect, ...]:
         """Return what is known when a pass begins."""
-        return look_out(self.market.keys, self.outcomes(), at(self.now_s), self.advice())
+        return estimate_prospects(self.market.keys, self.outcomes(), at(self.now_s), self.advice())
 
     def outcomes(self) -> list[Outcome]:
         """Return what all jobs have found, the latest of each candidate."""

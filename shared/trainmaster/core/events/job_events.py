@@ -1,4 +1,9 @@
-"""Events about a job as a whole."""
+"""Events about a job as a whole.
+
+The gang are the VMs of a job that are requested together, in one zone; each request is a placement
+round, and a pass is one request in each of the job's zones. A member is a replica of a synchronous
+job, and a round one common run of all members, which is held until all of them are ready.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from trainmaster.core.model.machine_set import ReleaseCause, Taken
 from trainmaster.core.model.replica_id import ReplicaId
 
 CAUSES_MAX: Final = 256
-"""Causes of one hour for which a job's VMs are out of reach, at most."""
+"""Causes of one hour for which a job's VMs are out of reach, at most: each is a ledger entry."""
 
 
 class JobEventBase:

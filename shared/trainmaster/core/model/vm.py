@@ -1,5 +1,8 @@
 """VMs as they are observed, and the directive that each of them carries.
 
+Jobs may use the same VMs, a machine set, one after the other; each is the holder for a time, which
+has a number, the tenure.
+
 A TPU node is a VM here: one replica runs on it, whatever number of hosts it has.
 """
 
@@ -107,8 +110,12 @@ class Directive:
             DirectiveAction.SAVE: 2,
             DirectiveAction.STOP: 3,
         }
-        rank_in_life = (rank[self.action], self.save_number)
-        return (self.tenure, self.attempt, self.incarnation, *rank_in_life)
+        return (*self.execution, rank[self.action], self.save_number)
+
+    @property
+    def execution(self) -> tuple[int, int, int]:
+        """The execution of the program that the directive is about, later ones being larger."""
+        return self.tenure, self.attempt, self.incarnation
 
     def to_metadata(self) -> dict[str, object]:
         """Return the value of the metadata entry as JSON. Source: docs/interfaces.md section 3."""

@@ -1,5 +1,8 @@
 """The VMs that should exist, as a function of the stored state, and the existing VMs that match
 them.
+
+Each desired VM carries a directive, the order to its agent: run the replica's program, hold it, or
+let it save as well. Members of a synchronous job are held until a round, their common run, begins.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.round import SaveCause
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
-from trainmaster.core.model.vm_names import named
+from trainmaster.core.model.vm_names import vm_name_with_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
     return tuple(
         DesiredVm(
             replica,
-            named(prefix, job.set_id, replica.replica_id),
+            vm_name_with_prefix(prefix, job.set_id, replica.replica_id),
             _with_save(_directive(job, replica, without), job, replica, now),
             replica.awaits_vm,
             is_paused=replica.next_at is not None and now < replica.next_at,
