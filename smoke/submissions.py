@@ -54,6 +54,27 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
     return {"trainingInput": spec}
 
 
+def gang_job(world: World, mark: str) -> dict[str, Any]:
+    """Return a synchronous job of two Spot VMs that runs until `finish` is written.
+
+    It is asked to save by SIGUSR1, because SIGTERM also ends programs that should not save.
+    """
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "workerType": MACHINE,
+        "workerCount": 1,
+        "packageUris": package_staging.stage(
+            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+        ),
+        "pythonModule": "probe.gang",
+        "jobDir": probe_folder(world, mark),
+        "region": world.region,
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    return {"trainingInput": spec, "trainmaster": {"spot": "all", "checkpointSignal": "SIGUSR1"}}
+
+
 def container_job(world: World) -> dict[str, Any]:
     """Return a job of one Spot VM that prints a line in a container."""
     spec = {

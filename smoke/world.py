@@ -19,6 +19,7 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Advisor, Fleet, Objects, Store
+from trainmaster.ports.metrics import MetricReader
 
 COMMAND_S: Final = 300.0
 INTERRUPT_S: Final = 600.0
@@ -116,6 +117,7 @@ class World:
     fleet: Fleet
     advisor: Advisor
     objects: Objects
+    metrics: MetricReader
     packages: Path
     """Folder for the packages that the steps build."""
     container_image: str
