@@ -28,6 +28,7 @@ def opened_world(
     region: str,
     image: str,
     *,
+    second_region: str,
     is_local: bool,
     report: Callable[[str], None],
 ) -> Iterator[World]:
@@ -56,6 +57,7 @@ def opened_world(
                 packages=Path(packages),
                 container_image=image,
                 api=variables["TRAINMASTER_API_ENDPOINT"],
+                second_region=second_region,
                 is_local=is_local,
                 report=report,
             )

@@ -49,6 +49,7 @@ STEPS: Final = (
     Step("container", job_steps.run_container),
     Step("gcs", job_steps.save_below_gcs),
     Step("kept machine", job_steps.take_kept_machine),
+    Step("second region", job_steps.run_in_second_region),
     Step("probe", fault_steps.start_probe),
     Step("kill", fault_steps.await_restart_after_kill, ("probe",)),
     Step("maintenance", fault_steps.simulate_maintenance, ("kill",)),

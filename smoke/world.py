@@ -124,6 +124,8 @@ class World:
     """Image of the container job; it must contain `sh`."""
     api: str
     """Address of the function `api`."""
+    second_region: str = ""
+    """Another region in which jobs may run; empty: there is none."""
     is_local: bool = False
     report: Callable[[str], None] = print
     facts: dict[str, str] = field(default_factory=dict)
