@@ -91,18 +91,23 @@ def _parse_images(text: str) -> dict[str, str]:
 
 
 def _parse_limits(text: str) -> dict[str, int]:
-    """Parse `vcpus=450,gpus=8`."""
+    """Parse `vcpus=450,gpus=8,team:vision=2`.
+
+    A resource has a limit. A team, which is a value of the label `team`, has no limit but the
+    weight of its jobs in the queue.
+    """
     form = "RESOURCE=NUMBER, once each, such as vcpus=450"
     limits = _pairs(text, lambda name, count: name and count.isdecimal(), form)
     for name, count in limits.items():
         if name in RESOURCES:
             continue
-        kind, _, team = name.partition(":")
-        if kind != "team":
+        prefix, _, team = name.partition(":")
+        if prefix != "team":
             raise ValueError(
                 f"{name!r} is not a resource; known are {', '.join(RESOURCES)} and team:NAME"
             )
-        if int(count) == 0 or not team or not LABEL_VALUE.fullmatch(team):
+        is_weight = int(count) > 0 and team and LABEL_VALUE.fullmatch(team)
+        if not is_weight:
             rule = "a weight of at least 1 of a label's value, such as team:vision=2"
             raise ValueError(f"'{name}={count}' is not {rule}")
     return {name: int(count) for name, count in limits.items()}

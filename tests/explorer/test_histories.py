@@ -217,7 +217,7 @@ def own_vms_from_before_a_restore(patch: pytest.MonkeyPatch) -> None:
         (commit_whatever_the_set_is, "kept-takers", 3, {"K1 two live holders"}),
         (let_earlier_holders_act, "kept-takers", 0, {"healthy VM deleted"}),
         (store_no_instance_id, "kept-losses", 1, {"K3 paid by nobody"}),
-        (own_vms_from_before_a_restore, "kept-restored", 69, {"leak"}),
+        (own_vms_from_before_a_restore, "kept-restored", 187, {"leak"}),
     ],
 )
 def test_missing_defence_is_found(

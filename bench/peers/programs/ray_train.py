@@ -1,4 +1,6 @@
-"""The program for Ray Train: `ray_train.py FILE ADDRESS [FEWEST]`."""
+"""The program for Ray Train: `ray_train.py FILE ADDRESS [FEWEST]`, with FILE and FEWEST as of
+`steps.py`, and the ADDRESS of the Ray cluster.
+"""
 
 import os
 import sys

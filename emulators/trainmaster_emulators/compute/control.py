@@ -27,6 +27,11 @@ from trainmaster_emulators.tpu.cloud import TpuCloud
 
 
 class Control:
+    """Answers the calls that `server.py` routes here.
+
+    A method that cannot answer raises ApiError. A name is that of a TPU node, or else of a VM.
+    """
+
     def __init__(
         self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer
     ) -> None:
@@ -39,6 +44,9 @@ class Control:
         return {"status": "ok", "project": self.cloud.project.id}
 
     def address(self, name: str) -> Json:
+        """Return where a replica of this name is reached, each as `host:port`: its program by TCP,
+        and its agent by UDP (the channel between the agents of a synchronous job).
+        """
         if not name:
             raise required("name")
         return {
@@ -69,7 +77,8 @@ class Control:
     def act(self, name: str, verb: str, body: Json) -> Json:
         """Inject a fault into one VM or TPU node.
 
-        Returns at once; a VM's operation is done when the fault is over.
+        Returns at once; a VM's operation is done when the fault is over. `notice_s` of the body:
+        seconds from the notice to the fault; without it, those of Google.
         """
         signal_name = str(body.get("signal", "KILL"))
         node = self.tpus.find(name)
@@ -78,10 +87,7 @@ class Control:
                 return self._kill_program(tpu_control.host_of(node, body), signal_name)
             return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.instances.find(name)
-        cuts_shutdown_short = verb == "crash" and instance.status is Status.STOPPING
-        ends_creation = verb == "preempt" and instance.status in BEING_CREATED
-        is_possible = instance.status is Status.RUNNING or cuts_shutdown_short or ends_creation
-        if not is_possible:
+        if not _can_happen(verb, instance.status):
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
@@ -93,6 +99,7 @@ class Control:
             case "crash":
                 operation = lifecycle.crash(instance)
             case "upcoming-maintenance":
+                # Here, `notice_s` is the time until the maintenance begins.
                 in_s = maintenance_schedule.NOTICE_S if notice_s is None else notice_s
                 return maintenance_schedule.announce(lifecycle, instance, in_s)
             case "kill-program":
@@ -110,3 +117,15 @@ class Control:
         if pid is None:
             raise ApiError(404, "notFound", f"No training program is running on {instance.name}")
         return {"pid": pid, "signal": signum.name}
+
+
+def _can_happen(verb: str, status: Status) -> bool:
+    """Return whether a VM of this status can have the fault.
+
+    A crash can cut a shutdown short, and a preemption can end a creation.
+    """
+    if verb == "crash" and status is Status.STOPPING:
+        return True
+    if verb == "preempt" and status in BEING_CREATED:
+        return True
+    return status is Status.RUNNING

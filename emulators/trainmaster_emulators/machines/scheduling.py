@@ -22,7 +22,8 @@ SPOT: Final = "SPOT"
 RESERVATION_BOUND: Final = "RESERVATION_BOUND"
 _MODELS: Final = {OnDemand: STANDARD, Spot: SPOT, Reserved: RESERVATION_BOUND}
 """Way in which a machine type is sold → provisioning model. Flex-start is left out."""
-_MIGRATE_ONLY: Final = "e2-"
+_MIGRATE_ONLY_PREFIX: Final = "e2-"
+"""Start of the machine types whose VMs cannot be stopped for maintenance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ class Scheduling:
 def parse_scheduling(
     body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float
 ) -> Scheduling:
-    """Check a Scheduling resource. Raises the ApiError that Google returns."""
+    """Check a Scheduling resource. Raises the ApiError that Google returns.
+
+    `run_s_min`: the shortest run limit, in seconds, which may be shorter than Google's.
+    """
     model = str(body.get("provisioningModel") or (SPOT if body.get("preemptible") else STANDARD))
     spot = model == SPOT
     maintenance = str(body.get("onHostMaintenance") or ("TERMINATE" if spot else "MIGRATE"))
@@ -77,7 +81,7 @@ def parse_scheduling(
     if model not in (STANDARD, SPOT, RESERVATION_BOUND):
         why = "Must be STANDARD, SPOT or RESERVATION_BOUND."
         raise invalid("resource.scheduling.provisioningModel", model, why)
-    if model not in {_MODELS.get(price) for price in family_of(machine_type).sales}:
+    if model not in {_MODELS.get(sale) for sale in family_of(machine_type).sales}:
         why = f"Machine type {machine_type} cannot be created with this provisioning model."
         raise invalid("resource.scheduling.provisioningModel", model, why)
     if maintenance not in ("MIGRATE", "TERMINATE"):
@@ -98,7 +102,7 @@ def parse_scheduling(
         raise ApiError(
             400, "badRequest", "Instances with guest accelerators do not support live migration."
         )
-    if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY):
+    if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY_PREFIX):
         why = (
             f"Instances of machine type {machine_type} can only live migrate, unless they are Spot"
             " VMs."

@@ -33,18 +33,18 @@ class FaultClient:
 
     def preempt(self, vm: str, notice_s: float | None = None) -> None:
         """Take a Spot VM away, after the notice that its agent can read in the metadata."""
-        self._vm(vm, "preempt", notice_s)
+        self._inject(vm, "preempt", notice_s)
 
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
         """Begin maintenance: the VM ends after the notice."""
-        self._vm(vm, "maintenance", notice_s)
+        self._inject(vm, "maintenance", notice_s)
 
     def upcoming_maintenance(self, vm: str, notice_s: float | None = None) -> None:
         """Announce maintenance to a VM with GPUs, which Google does long before its notice.
 
         It begins after `notice_s` seconds; None: after an hour.
         """
-        self._vm(vm, "upcoming-maintenance", notice_s)
+        self._inject(vm, "upcoming-maintenance", notice_s)
 
     def crash(self, vm: str, host: int = 0) -> None:
         """Simulate a host error: the VM, or this host of a TPU node, loses power without notice."""
@@ -76,7 +76,7 @@ class FaultClient:
         """Remove all faults: POST replaces them by none."""
         self._call("POST", FAULTS_PATH, {}, "faults")
 
-    def _vm(self, vm: str, fault: str, notice_s: float | None) -> None:
+    def _inject(self, vm: str, fault: str, notice_s: float | None) -> None:
         body = {} if notice_s is None else {"notice_s": notice_s}
         self._call("POST", f"/emulator/v1/vms/{vm}:{fault}", body, f"VM {vm}")
 
@@ -85,11 +85,9 @@ class FaultClient:
             return call(self._host, method, path, body, timeout_s=TIMEOUT_S)
         except CallError as error:
             if error.status == http.HTTPStatus.NOT_FOUND:
-                raise StackError(f"there is no {resource}{_why_missing(resource)}") from error
+                is_vm = path != FAULTS_PATH
+                why = "; its job may have ended, or wait for it" if is_vm else ""
+                raise StackError(f"there is no {resource}{why}") from error
             raise StackError(f"{resource}: {error}") from error
         except OSError as error:
             raise StackError(f"the Compute emulator does not respond: {error}") from error
-
-
-def _why_missing(resource: str) -> str:
-    return "; its job may have ended, or wait for it" if "VM" in resource else ""

@@ -26,16 +26,20 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from trainmaster.cost.price_list import OBJECT_NAME, make_price_file, write_price_list
+from trainmaster.gcp.tools.price_catalogue import PriceCatalogue
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.state import (
+    Endpoints,
     ServiceState,
     StackConfig,
     StackError,
@@ -117,12 +121,11 @@ class Supervisor:
         for function in functions:
             self._launch(function)
         self._write()
-        emulators = [
-            self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running
-        ]
+        used_below = (pubsub.NAME, storage.NAME, service_plan.BILLING)
+        emulators = [self._running[name] for name in used_below if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
         with ThreadPoolExecutor() as pool:
-            buckets = pool.submit(self._create_buckets, planned.endpoints.storage)
+            buckets = pool.submit(self._create_buckets, planned.endpoints)
             if pubsub.NAME in self._running:
                 client = pubsub.PubSub(planned.endpoints.pubsub, self._config.project)
                 pubsub.create_topics_and_subscriptions(client, planned.function_ports)
@@ -134,10 +137,11 @@ class Supervisor:
             status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2)
         )
 
-    def _create_buckets(self, host: str) -> None:
+    def _create_buckets(self, endpoints: Endpoints) -> None:
         """Create the public buckets and those of infra/; store the agent and the algorithms, as
-        infra/ does.
+        infra/ does, and the prices, so that the cost of the first job is known.
         """
+        host = endpoints.storage
         storage.create_bucket(host, self._config.project, self._config.bucket)
         storage.create_bucket(host, self._config.project, self._config.stage_bucket)
         for bucket, folder in self._config.public_buckets.items():
@@ -152,6 +156,13 @@ class Supervisor:
             client_configuration.gcsfuse_object(),
             gcsfuse_program(),
         )
+        if endpoints.billing:
+            catalogue = PriceCatalogue(self._config.project, f"http://{endpoints.billing}")
+            prices = make_price_file(
+                catalogue.all_skus("USD"), datetime.now(UTC), "emulator of Cloud Billing"
+            )
+            catalogue.close()
+            storage.create_object(host, self._config.bucket, OBJECT_NAME, write_price_list(prices))
 
     def _give_up(self) -> bool:
         return self._stopping

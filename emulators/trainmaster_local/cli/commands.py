@@ -30,6 +30,7 @@ app = typer.Typer(
         " emulators."
     ),
     no_args_is_help=True,
+    add_completion=False,
 )
 
 StateDir = Annotated[

@@ -104,9 +104,9 @@ class History:
             check_notifications(job_id, self.bus.notifications, self.store.ledger(job_id))
         # A refused submission is kept, so that its user can correct and replay it: see the check
         # above.
-        letters = [letter for letter in self.bus.dead_letters if letter[0] != "submit"]
-        if letters:
-            raise ViolationError(f"dead letters: {letters}")
+        lost = [(source, data) for source, data in self.bus.dead_letters if source != "submit"]
+        if lost:
+            raise ViolationError(f"dead letters: {lost}")
 
     def outcome(self, *, digest: bool = False) -> Outcome:
         """Return the result of the history, mostly of its first job; with a hash of its trace if
@@ -134,7 +134,7 @@ class History:
     def _make_agents(self, vm: SimVm) -> tuple[SimAgent, ...]:
         """Return an agent for each host of the VM; plan the VM's faults when it first boots."""
         training = self.trainings[vm.job_id]
-        hosts = range(vm.hosts) if vm.hosts > 1 else (None,)
+        hosts = range(vm.hosts) if vm.hosts > 1 else (None,)  # only a TPU slice numbers its hosts
         agents = tuple(
             SimAgent(vm, host, training, self.bus, self.context, self.pool.hand_over)
             for host in hosts
@@ -144,7 +144,11 @@ class History:
         return agents
 
     def _check_deletion(self, vm: SimVm) -> None:
-        """Check that nobody deletes a kept VM, nor one that the holder of its set desires."""
+        """Check that nobody deletes a VM that is wanted.
+
+        A job may keep its machines for the next one when it ends. Such a kept VM may not be
+        deleted, nor one that the job which holds the machines now desires.
+        """
         holder = check_kept(vm, self.store) or vm.job_id
         self.jobs[holder].check_deletion(vm)
 
@@ -161,8 +165,9 @@ class History:
         is_quiet = (
             now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s
         )
-        if is_quiet and not invariants.has_ended:
-            invariants.check_end()
+        is_stuck = is_quiet and not invariants.has_ended
+        if is_stuck:
+            invariants.check_end()  # raises the violation that says what has not ended
 
     def _end_faults(self) -> None:
         self.context.log("faults end")

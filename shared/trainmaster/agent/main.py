@@ -243,7 +243,9 @@ def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
 
     def remove_containers() -> int:
         engine = ContainerEngine.find(workspace.environ, identity.instance.name)
-        return engine.remove_all() if engine is not None else 0
+        if engine is None:
+            return 0
+        return engine.remove_all(has_own_engine=not workspace.environ.get(EMULATED_VM))
 
     return clean(workspace, remove_containers)
 

@@ -138,7 +138,7 @@ class VertexResource(ABC):
     def cancel(self, call: Call, service: Service) -> Json:
         """Cancel the job.
 
-        For a job that has ended this has no effect and is no error, as in the other API.
+        For a job that has ended this has no effect and is no error, as in the API of AI Platform.
         """
         cancel_job(self.find(call, service).job_id, caller_name(call, service), service.deps)
         return {}
@@ -233,8 +233,9 @@ def _error_code(job: Job) -> int:
 
 
 def _number(key: str) -> str:
-    """Derive a number of at most nineteen digits, as Vertex AI's."""
-    return str(int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) + 10**17)
+    """Derive a number of eighteen or nineteen digits, as Vertex AI's."""
+    sixty_bits = int(hashlib.sha256(key.encode()).hexdigest()[:15], 16)
+    return str(sixty_bits + 10**17)
 
 
 def _with_region(extension: object, region: str) -> object:

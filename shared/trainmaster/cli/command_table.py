@@ -23,7 +23,9 @@ class Section(StrEnum):
 
 
 _SUBMIT: Final = LazyCommand(
-    "Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True
+    "Submit a training job: a folder, a package or a job file. After -- comes the command to run in"
+    " the folder, or the program's arguments.",
+    reads_as_gcloud=True,
 )
 _CANCEL: Final = LazyCommand(
     "Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an error.",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
 
 app = typer.Typer(
-    help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True
+    help="Messages that no function could handle: list, replay, or drop them.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 Ids = Annotated[

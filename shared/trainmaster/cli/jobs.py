@@ -94,6 +94,7 @@ class JobCommands(LazyGroup):
 app = typer.Typer(
     cls=JobCommands,
     help="List, describe, wait for, cancel and explain jobs: the same commands as above.",
+    add_completion=False,
     no_args_is_help=True,
 )
 

@@ -17,7 +17,9 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import JOB, MISSING_LABEL, TRIAL, ReadPage
 
 PAGES_MAX: Final = 5
-"""Pages to read. Each entry stands for a gap, and a gap is seldom the only line of a batch."""
+"""Pages of the log to read, at most. An entry counts all lines of a gap, so more pages are rare;
+then the sentences say "At least".
+"""
 
 
 def missing_lines(job: Job) -> Sequence[str]:
@@ -31,16 +33,20 @@ def missing_lines(job: Job) -> Sequence[str]:
     from trainmaster.wiring.log_reader import log_entries
 
     try:
-        return count_missing(log_entries(EXTRA_S).page, job)
+        return describe_missing(log_entries(EXTRA_S).page, job)
     except (PermanentError, TemporaryError) as error:
         complain(f"Cannot find out whether lines of the log are missing: {error}")
         return ()
 
 
-def count_missing(page: ReadPage, job: Job) -> Sequence[str]:
-    """Return the sentences. Raises PermanentError or TemporaryError."""
+def describe_missing(page: ReadPage, job: Job) -> Sequence[str]:
+    """Return a sentence for each replica of which lines are missing, by name.
+
+    `page` reads one page of the log. Raises PermanentError or TemporaryError.
+    """
     since = (job.created_at - timedelta(minutes=1)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # The severity comes first: there are few such entries.
+    # Agents report a gap by an entry with the number of its lines as a label. The severity comes
+    # first: few entries have it.
     conditions = ["severity=WARNING", f'{JOB}="{public_id(job.job_id)}"']
     conditions.append(f'labels."{MISSING_LABEL}":*')
     if trial_number(job.job_id):

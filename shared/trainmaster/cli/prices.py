@@ -14,12 +14,14 @@ from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.model.purchase import Pricing
 from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList, make_price_file, write_price_list
-from trainmaster.cost.sku import Sku, Unknown
+from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
 
 app = typer.Typer(
-    help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True
+    help="Fetch Google's list prices, and show what machines cost.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -50,9 +52,7 @@ def update(
 
     uri = price_list_uri()
     catalogue = price_catalogue(api_key)
-    skus: list[Sku] = []
-    for service in SERVICES.values():
-        skus += catalogue.skus(service, currency.upper())
+    skus = catalogue.all_skus(currency.upper())
     catalogue.close()
     file = make_price_file(skus, datetime.now(UTC), "Cloud Billing catalogue")
     objects().write(uri, write_price_list(file), content_type="application/json")

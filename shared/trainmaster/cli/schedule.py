@@ -54,7 +54,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,480}")
 
 
 app = typer.Typer(
-    help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True
+    help="Submit job files at fixed times, with Cloud Scheduler.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]

@@ -95,7 +95,9 @@ def submit(
     form: OutputFormat = Format.TABLE,
     **flags: Any,
 ) -> None:
-    """Submit a training job. Arguments after -- are passed to the program."""
+    """Submit a training job: a folder, a package or a job file. After -- comes the command to run
+    in the folder, or the program's arguments.
+    """
     _refuse_options(asynchronous=asynchronous, waits=stream_logs or wait_for_end)
     if project:
         use_installation(project)

@@ -18,7 +18,8 @@ _program = partial(typer.Option, rich_help_panel="Program")
 """An option in the section "Program" of the command's help."""
 
 JOB_HELP: Final = (
-    "Job file, or the id of a job that the options describe. Needed unless --config is given."
+    "Job file, or the id of a job that the options describe. Needed unless --config or --folder is"
+    " given."
 )
 
 Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]

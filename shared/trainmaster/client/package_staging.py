@@ -109,7 +109,10 @@ def folder_for(
 
 
 def describe_archive(name: str, content: bytes) -> str:
-    """Return `trainer-1.0.tar.gz, 12 files, 30.5 KiB`; for other files than archives, the size."""
+    """Return `trainer-1.0.tar.gz, 12 files, 30.5 KiB`, with the size of the unpacked files.
+
+    For other files than archives, return their own size.
+    """
     file = io.BytesIO(content)
     try:
         if zipfile.is_zipfile(file):

@@ -51,9 +51,7 @@ class TimeAxis(Axis[datetime]):
         return chart_x(at, self.start, self.end)
 
     def ticks(self) -> Sequence[Tick]:
-        length = self.end - self.start
-        width = WIDTH - LEFT - RIGHT
-        return time_ticks(LEFT, width, lambda position: self.start + length * (position / width))
+        return time_ticks(self.start, self.end, self.x)
 
     def is_gap(self, before: datetime, after: datetime) -> bool:
         return after - before > timedelta(seconds=GAP_S + self.period_s)

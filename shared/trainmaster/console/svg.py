@@ -5,14 +5,16 @@ Positions are in its units; colours are classes of the style sheet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 from typing import Final
 
 from trainmaster.console.time_scale import Gap, TimeScale, time_scale
 from trainmaster.console.timeline import Bar, Lane, Mark, MarkKind, Timeline
-from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.durations import DAY_S, HOUR_S, MINUTE_S, duration_words
 
 LABEL_WIDTH: Final = 110.0
 WIDTH: Final = 1000.0
@@ -21,6 +23,18 @@ LANE_HEIGHT: Final = 26.0
 AXIS_HEIGHT: Final = 24.0
 BAR_WIDTH_MIN: Final = 1.5
 TICKS: Final = 4
+"""Labels of a time axis after its first one, at most."""
+TICK_DISTANCE_MIN: Final = 200.0
+"""Units between two labels of a time axis: their widths on a phone."""
+_ROUND_MINUTES: Final = (1, 2, 5, 10, 15, 30)
+_ROUND_HOURS: Final = (1, 2, 3, 6, 12)
+ROUND_S: Final = (
+    *_ROUND_MINUTES,  # the same numbers of seconds
+    *(MINUTE_S * minutes for minutes in _ROUND_MINUTES),
+    *(HOUR_S * hours for hours in _ROUND_HOURS),
+)
+"""Distances of the labels, in seconds; longer ones are whole days."""
+_ZERO_UNIT: Final = re.compile(r"(?<=\D) 0 \w+$|\.0(?= s$)")
 
 MARK_SHAPES: Final = {
     MarkKind.EXIT: "M0-6A6 6 0 1 1 0 6A6 6 0 1 1 0-6Z",
@@ -111,7 +125,7 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     attempts = tuple(
         (round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)
     )
-    ticks = time_ticks(LABEL_WIDTH, width, lambda position: scale.at(LABEL_WIDTH + position))
+    ticks = time_ticks(timeline.start, timeline.end, scale.x)
     kinds = dict.fromkeys(mark.kind for lane in timeline.lanes for mark in lane.marks)
     replica_lanes = lanes[1:] or lanes  # a tuning job has no lane but its own
     return DrawnTimeline(
@@ -158,16 +172,29 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
     )
 
 
-def time_ticks(left: float, width: float, at: Callable[[float], datetime]) -> list[Tick]:
-    """Return ticks at equal distances: the first with its time, the others with the time since it.
+def time_ticks(start: datetime, end: datetime, x_of: Callable[[datetime], float]) -> list[Tick]:
+    """Return a tick with the time of the start, and others after round lengths of time since it.
 
-    `left`, `width`: place of the axis in the image. `at`: distance from `left` → time.
+    `x_of`: time → position. Ticks that would be too near to the one before are left out.
     """
-    start = at(0.0)
-    ticks = [Tick(round(left, 1), f"{start:%H:%M:%S}", "start")]
-    for number in range(1, TICKS + 1):
-        position = width * number / TICKS
-        label = f"+{duration_words(at(position) - start)}"
-        anchor = "end" if number == TICKS else "middle"
-        ticks.append(Tick(round(left + position, 1), label, anchor))
+    ticks = [Tick(round(x_of(start), 1), f"{start:%H:%M:%S}", "start")]
+    step_s = _step_s((end - start).total_seconds())
+    number = 1
+    while (at := start + timedelta(seconds=number * step_s)) <= end:
+        x = round(x_of(at), 1)
+        if x - ticks[-1].x >= TICK_DISTANCE_MIN:
+            anchor = "end" if x_of(end) - x < TICK_DISTANCE_MIN / 4 else "middle"
+            ticks.append(Tick(x, f"+{_round_words(at - start)}", anchor))
+        number += 1
     return ticks
+
+
+def _step_s(length_s: float) -> float:
+    """Return a round number of seconds of which the length has at most `TICKS`."""
+    step_s = next((step_s for step_s in ROUND_S if length_s <= TICKS * step_s), None)
+    return step_s or DAY_S * ceil(length_s / (TICKS * DAY_S))
+
+
+def _round_words(length: timedelta) -> str:
+    """Return `5 min` or `2 h`: without a smaller unit that is zero."""
+    return _ZERO_UNIT.sub("", duration_words(length))

@@ -52,13 +52,6 @@ class TimeScale:
                 return left + max(share, 0.0) * (right - left)
         return self.points[-1][1]
 
-    def at(self, x: float) -> datetime:
-        """Return the time at a position."""
-        for (begin, left), (end, right) in pairwise(self.points):
-            if x <= right and right > left:
-                return begin + (end - begin) * ((x - left) / (right - left))
-        return self.points[-1][0]
-
 
 def time_scale(
     timeline: Timeline, width: float, left: float = 0.0, *, shortens_gaps: bool = True

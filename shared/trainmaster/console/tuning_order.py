@@ -1,5 +1,8 @@
 """Order of the trials table, from the address: `?sort=COLUMN&order=asc|desc`; without it, the best
 first.
+
+The queries also keep the rest of the page's state: `table=1` shows all rows instead of the first
+ones (`whole`), and each `brush` is a range that the user selected on an axis of the chart.
 """
 
 from __future__ import annotations
@@ -32,10 +35,7 @@ class TrialOrder:
     order: str
 
     def next_query(self, column: str, brushes: Iterable[Brush], *, whole: bool) -> str:
-        """Return the query that sorts by the column, or reverses it.
-
-        The ranges of the axes stay.
-        """
+        """Return the query that sorts by the column, or reverses the order if it does already."""
         order = "desc" if column == self.column and self.order == "asc" else "asc"
         return TrialOrder(column, order).query(brushes, whole=whole)
 
@@ -94,7 +94,7 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
     keys: dict[str, Callable[[Trial], Sortable | None]] = {
         "trial": lambda trial: trial.number,
         "state": lambda trial: trial.state.value,
-        "value": lambda trial: (
+        VALUE: lambda trial: (
             trial.latest.value if trial.latest and not math.isnan(trial.latest.value) else None
         ),
         "step": lambda trial: trial.latest.step if trial.latest else None,

@@ -36,7 +36,11 @@ def bus() -> Bus:
 
 @cache
 def notifications() -> Bus | None:
-    """Return where job notifications are published; None: the installation has none."""
+    """Return where job notifications are published; None: this process publishes none.
+
+    A command does not know whether its installation publishes any (the setting is None, see
+    `deps`). A function knows that it does not (False).
+    """
     values = settings()
     if not values.notifications:
         return None
@@ -75,6 +79,7 @@ def deps() -> Deps:
         clock=lambda: datetime.now(UTC),
         sleep=time.sleep,
         notifications=notifications(),
+        # A command leaves those that it causes to the sweep.
         leaves_notifications=settings().notifications is None,
         job_log=job_log(),
         limits=settings().limits,
@@ -83,8 +88,10 @@ def deps() -> Deps:
 
 @cache
 def creation_deps() -> CreationDeps:
-    """Return `deps` with what the creation of jobs needs, but nothing that looks up resources:
-    trials name those that their tuning job names.
+    """Return `deps` with what the creation of a trial's job needs.
+
+    Nothing in it looks up resources of Google Cloud: a trial names those of its tuning job, which
+    were looked up when that was submitted.
     """
     from trainmaster.flows.job_creation.deps import CreationDeps
 

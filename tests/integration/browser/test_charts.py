@@ -72,7 +72,7 @@ def test_pointer_on_one_chart_shows_time_and_values_on_all(browser: Browser) -> 
 
 def test_arrow_keys_on_a_chart_move_the_cursor_of_all_and_are_announced(browser: Browser) -> None:
     with charts(browser, has_prompt_polls=True) as (page, site):
-        page.locator(".chart .scroll").first.focus()
+        page.locator(".chart .drawing").first.focus()
         page.keyboard.press("ArrowLeft")
         assert shown(page) == ["80%", "10%"]
         page.keyboard.press("ArrowLeft")
@@ -101,7 +101,7 @@ def test_cursor_on_curves_of_two_jobs_shows_values_at_the_same_time_since_their_
         add_progress(site, "digits_1", {"metric/loss": [4.0, 3.0, 2.0]})
         add_progress(site, "digits_2", {"metric/loss": [40.0, 30.0, 20.0, 10.0]})
         page.goto("/compare?job=digits_1&job=digits_2")
-        page.locator(".chart .scroll").first.focus()
+        page.locator(".chart .drawing").first.focus()
         page.keyboard.press("Home")
         assert shown(page) == ["4", "40"]
         page.keyboard.press("End")
@@ -119,7 +119,7 @@ def test_cursor_on_curves_over_steps_shows_a_step_and_the_values_of_all_jobs(
         page.goto("/compare?job=digits_1&job=digits_2")
         page.get_by_role("link", name="Over the steps of the programs").click()
         page.wait_for_url("**x=step*")
-        page.locator(".chart .scroll").first.focus()
+        page.locator(".chart .drawing").first.focus()
         page.keyboard.press("Home")
         assert shown(page) == ["4", "40"]
         page.keyboard.press("ArrowRight")

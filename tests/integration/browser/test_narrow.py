@@ -21,6 +21,7 @@ from tests.support.console_browser import (
     tuning_world,
 )
 from tests.support.jobs import CHIEF, a_spec
+from tests.support.screenshots import WORKER_JOB, add_metrics, incident_world
 from tests.support.world import World
 from trainmaster.ports import Orphan, Rejection
 
@@ -37,6 +38,51 @@ def look_at(page: Page, path: str, name: str) -> None:
     if SHOTS:
         page.screenshot(path=Path(SHOTS, f"{name}.png"), full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH, path
+
+
+CHARTS_DO_NOT_FIT = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll("svg.plot, svg.timeline")) {
+    const box = svg.parentElement;
+    if (svg.getBoundingClientRect().width === 0) continue;  // in a closed part of the page
+    if (box.scrollWidth > box.clientWidth) found.push(`${box.ariaLabel} scrolls`);
+    const rows = new Map();
+    for (const text of svg.querySelectorAll("text")) {
+      const place = text.getBoundingClientRect();
+      const ends = box.getBoundingClientRect();
+      if (place.left < ends.left - 1 || place.right > ends.right + 1) {
+        found.push(`"${text.textContent}" is cut off`);
+      }
+      if (place.height < 9) found.push(`"${text.textContent}" is too small`);
+      const row = Math.round(place.top);
+      rows.set(row, [...(rows.get(row) || []), place]);
+    }
+    for (const places of rows.values()) {
+      places.sort((a, b) => a.left - b.left);
+      places.slice(1).forEach((place, number) => {
+        if (place.left < places[number].right) found.push(`labels of ${box.ariaLabel} overlap`);
+      });
+    }
+  }
+  return found;
+}"""
+
+
+def test_charts_fit_a_phone_with_readable_labels_that_do_not_overlap(browser: Browser) -> None:
+    with opened(browser, incident_world()) as (page, site):
+        add_metrics(site)
+        for path in (f"/jobs/{WORKER_JOB}", f"/jobs/{WORKER_JOB}/resources"):
+            look_at(page, path, f"charts{path.replace('/', '_')}")
+            assert page.evaluate(CHARTS_DO_NOT_FIT) == [], path
+    with opened(browser, compared_world()) as (page, site):
+        for job_id in ("digits_1", "digits_2"):
+            add_progress(site, job_id, {"metric/loss": [26554.0, 2.0, 1.0], "share": [0.1, 0.3]})
+        for path in ("/jobs/digits_2", "/compare?job=digits_1&job=digits_2"):
+            look_at(page, path, f"charts{path.replace('/', '_')}")
+            assert page.evaluate(CHARTS_DO_NOT_FIT) == [], path
+    with opened(browser, tuning_world()) as (page, _):
+        look_at(page, "/jobs/digits_1", "charts_of_a_study")
+        assert page.evaluate(CHARTS_DO_NOT_FIT) == []
 
 
 def width(page: Page, selector: str) -> float:

@@ -17,7 +17,7 @@ from tests.integration.logging.cloud import an_entry
 from tests.support.jobs import a_spec
 from trainmaster.agent.reporting.cloud_log import MISSING
 from trainmaster.cli.logs import TRIES, follow_log, has_ended, history_end, with_retries
-from trainmaster.cli.missing_lines import count_missing
+from trainmaster.cli.missing_lines import describe_missing
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Loaded
@@ -177,7 +177,7 @@ def test_missing_lines_of_each_replica_are_counted_for_why(logged: Installation)
     from trainmaster.wiring.log_reader import log_entries
 
     page = log_entries().page
-    assert count_missing(page, loaded.state.job) == []
+    assert describe_missing(page, loaded.state.job) == []
     for number, (task, count) in enumerate([("master", 1), ("worker", 2500), ("worker", 41)]):
         labels = {
             "ml.googleapis.com/job_id": "digits_1",
@@ -186,7 +186,7 @@ def test_missing_lines_of_each_replica_are_counted_for_why(logged: Installation)
         }
         entry = an_entry(f"gap {number}", labels=labels, timestamp=now(), severity="WARNING")
         logged.cloud.write(entry)
-    assert [sentence.split(":")[0] for sentence in count_missing(page, loaded.state.job)] == [
+    assert [sentence.split(":")[0] for sentence in describe_missing(page, loaded.state.job)] == [
         "1 line of master-replica-0 is not in the log",
         "2541 lines of worker-replica-0 are not in the log",
     ]

@@ -395,6 +395,13 @@ def test_version_option_prints_the_version() -> None:
     assert CliRunner().invoke(main.app, ["--version"]).stdout.startswith("trainmaster ")
 
 
+@pytest.mark.parametrize("group", ["schedule", "prices", "dead-letters", "jobs", "local"])
+def test_help_of_a_group_has_no_options_that_only_the_program_has(group: str) -> None:
+    result = CliRunner().invoke(main.app, [group, "--help"])
+    assert result.exit_code == 0
+    assert "completion" not in result.stdout
+
+
 def test_shell_completion_offers_commands_and_options() -> None:
     for words, expected in (
         ("trainmaster sch", "schedule"),

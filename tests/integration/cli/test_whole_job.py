@@ -100,6 +100,11 @@ def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
     assert "FIX" not in result.stdout
 
 
+def test_fresh_stack_knows_prices(stack: LocalStack) -> None:
+    listed = json.loads(trainmaster(stack, "prices", "list", "--format", "json").stdout)
+    assert {"n1-standard-4", "a2-highgpu-1g"} <= {row["machine"] for row in listed["prices"]}
+
+
 @HEAVY
 def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> None:
     updated = trainmaster(stack, "prices", "update")

@@ -2,7 +2,7 @@
 it.
 
 The latest vm-ready or replica-exit is published again until a directive of a later incarnation
-answers it.
+answers it, in profiles that lose events (`lost_event`); elsewhere, this would find nothing.
 """
 
 from __future__ import annotations

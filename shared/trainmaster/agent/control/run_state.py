@@ -46,7 +46,10 @@ class RunState:
         self._previous_run_settled = False
         """Whether `settle_previous_run` was called: the first directive has arrived."""
         self._held: IncarnationKey | None = None
-        """The last incarnation whose vm-ready this agent reported under `hold`."""
+        """The last incarnation whose vm-ready this process reported under `hold`, accepted or not.
+
+        `_state.ready` is the last one that was accepted, and is kept over restarts.
+        """
         self._unreported_causes: list[str] = []
         """Maintenance that was announced before the first directive: its incarnation is not known
         yet.
@@ -141,7 +144,8 @@ class RunState:
         if key is None or self._state.closed:
             return
         if self._state.exit is None:
-            if directive.key == key and not directive.runs:
+            is_ended_by_directive = directive.key == key and not directive.runs
+            if is_ended_by_directive:
                 self._state.closed = True
                 self._save()
                 return
@@ -183,19 +187,7 @@ class RunState:
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
-        # The form of the message replica-exit: optional fields without a value are left out.
-        body = {"at": self._reporter.now_text(), **asdict(program_exit)}
-        metric = body.pop("measurement")
-        if metric:
-            if not metric["earlier"]:
-                del metric["earlier"]
-            body["metric"] = metric
-        if not body["left_nothing"]:
-            del body["left_nothing"]
-        progress = body.pop("progress")
-        if progress:
-            known = {name: value for name, value in progress.items() if value not in (None, ())}
-            body["progress"] = known
+        body = {"at": self._reporter.now_text(), **_message_fields(program_exit)}
         if ended is not None:
             body["ended"] = ended
         self._state.exit = body
@@ -235,8 +227,11 @@ class RunState:
     def report_notice(
         self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
-        """Report that the members of this round are asked to save: the number of the request, and
-        which of them did not answer, by their own numbers.
+        """Report that the end of this VM is announced, and that the members of its round (the
+        incarnations that train together) are asked to save.
+
+        `gives_up_s`: seconds until the VM is given up. `number`: of the request to save.
+        `unanswered`: numbers of the members that did not answer it.
         """
         self._reporter.report_notice(key, gives_up_s, number, unanswered)
 
@@ -257,3 +252,20 @@ class RunState:
             self._state.save(self._file)
         except OSError as error:  # a full disk must neither end the training nor hide its exit
             self._console.log(f"Cannot write the agent's state to {self._file}: {error}")
+
+
+def _message_fields(program_exit: ProgramExit) -> dict[str, Any]:
+    """Return the fields of the message replica-exit: optional ones without a value are left out."""
+    fields = asdict(program_exit)
+    metric = fields.pop("measurement")
+    if metric:
+        if not metric["earlier"]:
+            del metric["earlier"]
+        fields["metric"] = metric
+    if not fields["left_nothing"]:
+        del fields["left_nothing"]
+    progress = fields.pop("progress")
+    if progress:
+        known = {name: value for name, value in progress.items() if value not in (None, ())}
+        fields["progress"] = known
+    return fields

@@ -35,11 +35,19 @@ class StartDelay:
             self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S
         self._clock = clock
         self._key: IncarnationKey | None = None
+        """The incarnation of the latest directive."""
         self._pause_s = 0.0
+        """The pause of the latest directive."""
         self._peers_stopped_at = 0.0
+        """When the other hosts have certainly stopped their programs, by `clock`."""
         self._pause_over_at = 0.0
+        """When the pause is over, by `clock`."""
 
     def on_directive(self, directive: ReceivedDirective) -> None:
+        """Begin the waits of an incarnation with its first directive.
+
+        A later one that changes the pause begins it again; a repeated one changes nothing.
+        """
         is_new = directive.key != self._key
         if is_new:
             peers_s = 0.0 if directive.key == FIRST else self._peers_s

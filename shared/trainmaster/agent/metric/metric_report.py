@@ -45,14 +45,14 @@ class MetricReport:
         self._running = running
         self._metadata = metadata
         self._console = console
-        self._tenure = {"tenure": tenure} if tenure > 1 else {}
+        self._tenure_field = {"tenure": tenure} if tenure > 1 else {}
         self._written = ""
         self._has_failed = False
         self._lock = threading.Lock()
         self._read: set[Measurement] = set()
-        """What was read last."""
+        """What the program had reported at the last look."""
         self._unwritten: set[Measurement] = set()
-        """What was read, and never written."""
+        """What the program has reported, and no write has contained."""
 
     def run(self) -> NoReturn:
         """Write new measurements without end, in its own thread."""
@@ -105,7 +105,7 @@ class MetricReport:
         if not measurements:
             return
         points = [[measurement.step, measurement.value] for measurement in measurements]
-        report = {"attempt": key.attempt, **self._tenure, "measurements": points}
+        report = {"attempt": key.attempt, **self._tenure_field, "measurements": points}
         text = json.dumps(report, separators=(",", ":"))
         if text == self._written:
             return

@@ -11,9 +11,8 @@ with every report. Source: cloudml-hypertune 0.1.0.
 
 The file belongs to one attempt of the job on one VM: an incarnation (execution of the program) that
 reports nothing leaves the reports of the one before there. If the file holds nothing, the summary
-events of the primary are
-read (``summary_metric.py``): those that were written since the attempt's first start on this VM,
-because the job directory may hold those of another job.
+events of the primary are read (``summary_metric.py``): those that were written since the attempt's
+first start on this VM, because the job directory may hold those of another job.
 """
 
 from __future__ import annotations
@@ -77,11 +76,13 @@ class TrialMetric:
         """
         if self._tag is None:
             return None
-        if has_completed and self._summary_metric is not None and not self._read_records(key):
-            self._summary_metric.read_rest()
-            measurements = self.read_reported(key) or self._summary_metric.measurements(since=0.0)
-        else:
+        measurements = self._read_records(key)
+        if not measurements and self._summary_metric is not None:
+            if has_completed:
+                self._summary_metric.read_rest()
             measurements = self.read_reported(key)
+            if has_completed and not measurements:  # an earlier incarnation had done the work
+                measurements = self._summary_metric.measurements(since=0.0)
         if not measurements:
             return None
         *earlier, last = measurements

@@ -181,14 +181,16 @@ class ContainerEngine:
         except EngineError:
             return False
 
-    def remove_all(self) -> int:
+    def remove_all(self, *, has_own_engine: bool = False) -> int:
         """Remove all containers of this VM; return how many there were, or 0 if the engine does not
         answer.
+
+        `has_own_engine`: whether the engine is this VM's alone, so that containers which a program
+        has started with it are removed, too. They have no label.
         """
+        of_this_vm = () if has_own_engine else ("--filter", f"label={LABEL}={self._vm}")
         try:
-            ids = self._run(
-                "ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._vm}"
-            ).stdout.split()
+            ids = self._run("ps", "--all", "--quiet", *of_this_vm).stdout.split()
         except EngineError:
             return 0
         if ids:

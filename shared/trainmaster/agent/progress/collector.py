@@ -89,10 +89,10 @@ class ProgressCollector:
         self._chosen: dict[str, tuple[int, float]] = {}
         """`position` and `metrics` → rank of the source that had them last, and when by `clock`."""
         self._names: set[str] = set()
-        """Names of metrics in the points so far."""
+        """Names of metrics in the points so far, of all incarnations: each is a time series."""
         self._counts_from_zero = False
         """Whether the program has named an epoch 0."""
-        self._is_part = False
+        self._counts_within_epoch = False
         """Whether printed steps count within an epoch: they have gone back since the start, because
         each epoch has a progress bar of its own.
         """
@@ -139,7 +139,7 @@ class ProgressCollector:
             self._last = [NOTHING] * len(SOURCES)
             self._chosen = {}
             self._counts_from_zero = False
-            self._is_part = False
+            self._counts_within_epoch = False
 
     def read_events_if_needed(self) -> None:
         if (
@@ -176,22 +176,26 @@ class ProgressCollector:
         with self._lock:
             if self._key is None:
                 return None
-            printed = read_last_printed(self._read_output())
-            self._remember_printed(printed)
-            if not printed.has_position and not self._is_part:
-                # The last lines have no position any more, only one before them had.
-                printed = replace(
-                    self._last[PRINTED], metrics=printed.metrics, not_finite=printed.not_finite
-                )
-            elif self._is_part and printed.epoch is None:
-                # A full bar of an unknown epoch is not the end of the work.
-                printed = replace(printed, share=None, step=None, steps=None)
             reported = self._reported or self._last[REPORTED]
-            readings = [reported, printed, self._last[EVENTS]]
+            readings = [reported, self._last_printed(), self._last[EVENTS]]
             position = next((reading for reading in readings if reading.has_position), NOTHING)
             metrics = next((reading for reading in readings if reading.has_metrics), NOTHING)
             last = _last_progress(position, metrics, counts_from_zero=self._counts_from_zero)
             return None if last == LastProgress() else last
+
+    def _last_printed(self) -> Reading:
+        """Return what the program printed last: its metrics, and a position that can be trusted."""
+        printed = read_last_printed(self._read_output())
+        self._remember_printed(printed)
+        if self._counts_within_epoch:
+            # A full bar of an unknown epoch is not the end of the work.
+            is_known = printed.epoch is not None
+            return printed if is_known else replace(printed, share=None, step=None, steps=None)
+        if printed.has_position:
+            return printed
+        # The last lines have no position any more: the one that was read before them counts.
+        before = self._last[PRINTED]
+        return replace(before, metrics=printed.metrics, not_finite=printed.not_finite)
 
     def _remember_printed(self, printed: Reading) -> None:
         """Remember what later readings of the output no longer show: only its end is read."""
@@ -199,7 +203,7 @@ class ProgressCollector:
         self._counts_from_zero |= printed.counts_from_zero
         if printed.step is not None and before.step is not None:
             has_same_total = printed.steps == before.steps and printed.steps is not None
-            self._is_part |= has_same_total and printed.step < before.step
+            self._counts_within_epoch |= has_same_total and printed.step < before.step
 
     def _news_of(self, readings: Sequence[Reading]) -> list[Reading]:
         """Return the reading of each source, or `NOTHING` if it is the same as the last one."""

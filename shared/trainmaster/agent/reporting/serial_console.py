@@ -19,12 +19,15 @@ stops reading for good at a line of 64 KiB. A progress bar is one line until its
 
 
 def never() -> bool:
-    """Answer `is_needless` for callers that wait in any case."""
+    """Return False: the `is_needless` of callers that wait in any case."""
     return False
 
 
 class Unlogged(NamedTuple):
-    """Lines that are not in the copy, and that it does not count as missing."""
+    """Lines that the copy does not have yet.
+
+    It may still get them. Lines that it has given up are counted in the copy itself.
+    """
 
     lines: int = 0
     problem: str = ""
@@ -47,14 +50,17 @@ class LogSink(Protocol):
         """Return when all lines are delivered, when no more are accepted, when nobody needs it any
         more, or after `timeout` seconds.
 
-        May be called from any thread, as may the next two.
+        May be called from any thread.
         """
 
     def unlogged(self) -> Unlogged:
         """Return what is not delivered now. May be called from any thread."""
 
     def hurry(self) -> None:
-        """Deliver the newest lines first from now on: there may be no time for all of them."""
+        """Deliver the newest lines first from now on: there may be no time for all of them.
+
+        May be called from any thread.
+        """
 
     def close(self, timeout: float) -> None:
         """Deliver what can be delivered within `timeout` seconds, and then how much is missing."""
@@ -96,7 +102,7 @@ class Console:
         self._put(stream, lines, lines)
 
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
-        """Wait at most `timeout` seconds until the copy is complete, or `is_needless`."""
+        """Wait at most `timeout` seconds until the copy is complete, or `is_needless()` is True."""
         if self._sink is not None:
             self._sink.flush(timeout, is_needless)
 

@@ -10,9 +10,11 @@ from ..arguments.argument import Values
 
 
 def create_optimizer(values: Values, prefix: str = "") -> Any:
-    """Return the optimizer of the arguments with this prefix.
+    """Return the optimizer of the arguments with this prefix: `dnn_` for the deep part of a model
+    that also has a wide one.
 
-    Arguments of other optimizers have no effect.
+    The arguments are checked: what is neither FTRL nor Adam is SGD. Arguments of other optimizers
+    have no effect.
     """
     rate = values[f"{prefix}learning_rate"]
     match values[f"{prefix}optimizer_type"]:

@@ -32,7 +32,10 @@ class Matrix:
 
 
 def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matrix:
-    """Return a table of numbers. `has_weights`: its second column has the weights of the rows.
+    """Return the rows of a table: the first column is the target, and the features follow.
+
+    `name`: what messages call the rows, in the plural. `has_weights`: the second column has the
+    weights of the rows.
 
     Raises DataError for a cell that is not a number, and for a missing target or weight.
     """

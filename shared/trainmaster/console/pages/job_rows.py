@@ -180,23 +180,36 @@ def situation(job: Job, wait: Wait | None) -> str:
     """Return why the job waits or how it ended, in one line; empty if it simply runs or
     succeeded without a note.
     """
-    if job.error_message or job.notes:
-        return summary(job.error_message) if job.error_message else f"but: {job.notes[0]}"
+    if job.error_message:
+        return summary(job.error_message)
+    if job.notes:
+        return f"but: {job.notes[0]}"
     if wait is not None:
         return wait.sentence
+    # A round of placement is one request for VMs: each one before this ended by a capacity error.
     if job.state is JobState.PREPARING and job.placement.round:
-        errors = job.placement.round
-        problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
-        return (
-            f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested"
-            f" in {job.zone}."
-        )
+        return _capacity_errors(job)
+    return "" if job.state.is_terminal else _round_or_attempt(job)
+
+
+def _capacity_errors(job: Job) -> str:
+    errors = job.placement.round
+    problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
+    return (
+        f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested"
+        f" in {job.zone}."
+    )
+
+
+def _round_or_attempt(job: Job) -> str:
+    """Return what is special about the current round of a synchronous job, whose members start
+    together, or that an attempt is not the first one.
+    """
     if job.round.is_held and job.state is JobState.RUNNING:
         return f"round {job.round.number} waits for its members"
-    if job.round.without and not job.state.is_terminal:
+    if job.round.without:
         return short_round(job)
-    is_rerun = job.attempt > 1 and not job.state.is_terminal
-    return f"attempt {job.attempt}" if is_rerun else ""
+    return f"attempt {job.attempt}" if job.attempt > 1 else ""
 
 
 def _share_of_trials(job: Job) -> float | None:

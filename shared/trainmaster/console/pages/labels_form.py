@@ -16,7 +16,7 @@ class LabelsForm:
     job: Job
     text: str
     seen: int
-    """Version of the labels that the user saw."""
+    """Version of the labels that the user saw: the change is refused if there is a later one."""
     problems: tuple[Problem, ...] = ()
 
 

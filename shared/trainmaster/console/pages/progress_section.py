@@ -69,7 +69,9 @@ class ProgressSection:
     words: str = ""
     """The progress in words, at the time of the page."""
     quiet: str = ""
-    """That the program prints nothing, and when that ends it; empty: it prints."""
+    """For how long the program has printed nothing, and when it will be ended for that; empty: it
+    prints.
+    """
     problem: str = ""
     """Why progress cannot be read."""
     curves: Curves | None = None
@@ -87,7 +89,7 @@ def read_progress_section(
     """
     if job.started_at is None or job.tuning is not None:
         return ProgressSection()
-    start, end, period_s = time_range(job, console.clock(), "")
+    start, end, period_s = time_range(job, console.clock(), hours="")
     minute = console.clock().replace(second=0, microsecond=0)
     try:
         progress = read_progress(console.metrics, job, minute)
@@ -173,7 +175,7 @@ def lines_of_job(values: Values[At]) -> Lines[At]:
     sizes = Counter(charts.values())
     lines: dict[str, list[Line[At]]] = defaultdict(list)
     for name, chart in charts.items():
-        line = Line(_title(name), values[name], {}, {})
+        line = Line(_title(name), mean=values[name], low={}, high={})
         lines[chart if sizes[chart] > 1 else name].append(line)
     return lines
 
@@ -190,7 +192,7 @@ def lines_of_jobs(
     lines: dict[str, list[Line[At]]] = {name: [] for name in names}
     for job_id, points in by_job.items():
         for name, values in values_of(points, names).items():
-            lines[name].append(Line(job_id, values, {}, {}))
+            lines[name].append(Line(job_id, mean=values, low={}, high={}))
     return {name: shown for name, shown in lines.items() if shown}
 
 
@@ -237,16 +239,19 @@ def _title(name: str) -> str:
 
 
 def _names(jobs: Iterable[Points]) -> list[str]:
-    """Return the series that are drawn, in this order: the newest metrics, losses first, and then
-    the position.
+    """Return the series that are drawn, in this order: losses, other metrics, the position.
+
+    If there are more than `METRICS_MAX` metrics, those with the newest points are drawn.
     """
     newest: dict[str, datetime] = {}
     for points in jobs:
         for name, series in points.items():
             last_at = series[-1].at
             newest[name] = max(newest.get(name, last_at), last_at)
-    metrics = sorted(
+    newest_first = sorted(
         (name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True
     )
-    ranked = sorted(metrics[:METRICS_MAX], key=lambda name: ("loss" not in name.lower(), name))
-    return [*ranked, *[name for name in POSITIONS if name in newest][:1]]
+    drawn = newest_first[:METRICS_MAX]
+    drawn.sort(key=lambda name: ("loss" not in name.lower(), name))
+    position = [name for name in POSITIONS if name in newest][:1]
+    return [*drawn, *position]

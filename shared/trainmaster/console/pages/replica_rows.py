@@ -38,7 +38,7 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
 
 
 def _replica_row(replica: Replica, state: State) -> ReplicaRow:
-    was_ended = state.job.state.is_terminal and replica.state != "COMPLETED"
+    was_ended = state.job.state.is_terminal and replica.state is not ReplicaState.COMPLETED
     return ReplicaRow(
         replica.replica_id,
         "ended" if was_ended else state_word(state.job, replica).lower(),

@@ -92,7 +92,7 @@ function announce(section) {
 }
 
 function onCursorKey(event) {
-  const section = event.target.closest(".chart .scroll")?.closest("section.chart");
+  const section = event.target.closest(".chart .drawing")?.closest("section.chart");
   if (!section || !times.length || event.ctrlKey || event.metaKey || event.altKey) return;
   const last = times.length - 1;
   const present = cursorAt === null ? null : times.indexOf(cursorAt);

@@ -35,7 +35,7 @@ def needs_compact_placement(group: TaskGroup) -> bool:
 
 def boot_disk_type(machine_type: str, requested: str) -> str:
     """Return the requested disk type if the machine type can boot from it, else the machine type's
-    default.
+    default, such as Hyperdisk where a family has nothing else.
     """
     types = family_of(machine_type).boot_disks
     return requested if requested in types else types[0]

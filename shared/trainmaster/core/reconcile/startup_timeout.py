@@ -56,8 +56,13 @@ def is_taken_over(job: Job, replica: Replica) -> bool:
 
 
 def _timeout_s(job: Job, replica: Replica, after_s: float) -> float:
-    is_short = is_taken_over(job, replica) and after_s == STARTUP_TIMEOUT_S
-    return TAKE_TIMEOUT_S if is_short else after_s
+    """Return the seconds after which a replica without a report is lost.
+
+    A VM that was taken over has booted, so it needs less. A caller that asks for another time than
+    the usual one, such as that of a set-up under way, gets it.
+    """
+    is_usual = after_s == STARTUP_TIMEOUT_S
+    return TAKE_TIMEOUT_S if is_usual and is_taken_over(job, replica) else after_s
 
 
 def _is_starting(job: Job, target: DesiredVm, vm: Vm) -> bool:

@@ -25,7 +25,7 @@ from trainmaster.core.model.tuning import (
 )
 
 EARLIER_BYTES_MAX: Final = 200_000
-"""Size of the values of all earlier trials.
+"""Size of the values of all earlier trials: a document of Firestore has at most 1 MiB.
 
 The ledger stores a submitted job twice: in the event and in the decision.
 """

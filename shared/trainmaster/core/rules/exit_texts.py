@@ -16,6 +16,7 @@ from trainmaster.core.rules.hung_member import (
     had_completed,
     had_left,
 )
+from trainmaster.core.rules.stall_texts import stalled_round
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 from trainmaster.program_errors.meaning import Meaning, is_passing
 
@@ -32,7 +33,7 @@ def outcome(case: Case) -> str:
 def _end_of_round(case: Case) -> str:
     if case.is_stall:
         stalls = [end for end in case.ends or (case.event,) if isinstance(end, ReplicaExited)]
-        return messages.stalled_round(stalls, len(channel_members(case.job.plan)))
+        return stalled_round(stalls, len(channel_members(case.job.plan)))
     failure = messages.failure(case.event)
     if case.is_hung:  # the member that is charged is not the one that exited
         failed = case.event.subject.replica_id.words

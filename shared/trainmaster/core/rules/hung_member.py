@@ -22,13 +22,16 @@ from trainmaster.core.events import End, ReplicaExited
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import members
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.rules import evidence, messages
+from trainmaster.core.rules import evidence
+from trainmaster.core.rules.stall_texts import stall_sources
 
 
 def find_stalled_member(state: State, ends: Sequence[End]) -> Replica | None:
-    """Return the member that is charged for a stall of the round; None if it was not loaded."""
+    """Return the member that is charged for a stall of the round; None if `state`, which may hold a
+    part of the replicas, lacks it.
+    """
     exits = [end for end in ends if isinstance(end, ReplicaExited)]
-    sources = messages.stall_sources(exits)
+    sources = stall_sources(exits)
     places = Counter(map(_place, sources))
     elsewhere = [end for end in sources if places[_place(end)] == 1]
     order = state.job.plan.replica_ids
@@ -53,15 +56,14 @@ def find_hung_member(state: State, first: ReplicaExited, ends: Sequence[End]) ->
     had lost that VM before, something else may have happened to it.
     """
     member = find_member_without_failure(state, first, ends)
-    if member is None:
+    if member is None or had_left(state.job, member):
         return None
-    was_stopped = member.round_reported and _has_reported(state, member)
-    if had_left(state.job, member):
-        return None
-    is_reported = evidence.reports_lost_peer(first) and any(
+    has_reported_from_its_vm = member.round_reported and _has_reported(state, member)
+    # Any peer may be the one that `first` lost; at least one end says that a peer did not answer.
+    peers_waited = evidence.reports_lost_peer(first) and any(
         evidence.reports_silent_peer(end) for end in ends
     )
-    return member if was_stopped and is_reported else None
+    return member if has_reported_from_its_vm and peers_waited else None
 
 
 def find_member_without_failure(
@@ -86,7 +88,8 @@ def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
 def had_completed(job: Job, member: Replica) -> bool:
     """Whether the member completed before the round ended.
 
-    A completed member is recalled when its round ends: its next execution was ordered then.
+    When a round ends, the next incarnation of the completed members is ordered at once, at the time
+    that the round stores. All others report first, and it is ordered then.
     """
     return member.ordered_at is not None and member.ordered_at == job.round.ordered_at
 

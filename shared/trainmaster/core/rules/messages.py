@@ -3,6 +3,14 @@
 Those that begin with the service's own words stay verbatim, because clients match on them.
 
 Source: the service's documented messages, and messages that its users quoted.
+
+An exit has words of several lengths:
+
+cause, short_cause   the program's own error: `ValueError: bad shape (trainer/task.py:41 in main)`
+exit_outcome         the rest of a sentence after the replica's name: `exited with status 1: …`
+failure              its own error or, without one, `it` and its outcome
+short_failure        as `failure`, in the list of a job's failures: `exit status 1; stderr ends …`
+replica_failed       the whole errorMessage of the job that the exit ended
 """
 
 from __future__ import annotations
@@ -19,22 +27,17 @@ from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Trial, TrialState, Tuning
 from trainmaster.core.rules.remedies import remedy_of_exit
+from trainmaster.core.rules.stall_texts import hang_place, stall_reason
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
 INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
 
-STILL: Final = "Still"
-"""Type of the error of a program that was ended because it, and every other member, was still."""
-PEER_SILENT: Final = "PeerSilent"
-"""The same, because another member printed nothing for the job's stallTimeout."""
 IMAGE_ERROR: Final = "ImageError"
 """Type of the error of a VM that cannot get the container image. Source: the agent's
 `setup/container_image.py`.
 """
-PLACES_MAX: Final = 3
-"""Places where programs hung that a text names, and replicas of each, at most."""
 
 CAUSE_LENGTH_MAX: Final = 240
 """Characters of an error's type and message in a decision, at most. An errorMessage has all."""
@@ -138,85 +141,6 @@ def has_image_error(event: ReplicaExited) -> bool:
     return event.error is not None and event.error.type == IMAGE_ERROR
 
 
-def stall_reason(event: ReplicaExited) -> str:
-    """Return why the agent ended the program, as a clause."""
-    if event.error is None:
-        return "it printed nothing for the job's stallTimeout"
-    message = event.error.message.partition("\n")[0]
-    return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
-
-
-def hang_place(event: ReplicaExited) -> str:
-    """Return `, in wait (train.py:44)`: where a program that is judged alone hung; empty if that is
-    not known.
-    """
-    if event.error is None or not event.error.frame:
-        return ""
-    file, _, function = event.error.frame.rpartition(" in ")
-    line = (event.error.own_frame or event.error.frame).partition(" in ")[0]
-    if function == "_shutdown" and "threading.py" in file:
-        return f"; the main program had ended, and a thread kept its process ({line})"
-    return f", in {function} ({line})"
-
-
-def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
-    """Return which members stalled, and where they hung.
-
-    `ends`: of the round, the first one first.
-    """
-    stalls = _stalls(ends)
-    sources = stall_sources(ends)
-    first = sources[0]
-    if first.error is not None and first.error.type == STILL:
-        who = (
-            f"all {members} replicas were"
-            if members > 1
-            else f"{first.subject.replica_id.words} was"
-        )
-        text = re.sub("^it was", who, stall_reason(first))
-    else:
-        who = first.subject.replica_id.words if len(sources) == 1 else "several members"
-        text = re.sub("^it ", f"{who} ", stall_reason(first))
-    places = _places(stalls)
-    return f"{text}: {places}" if places else text
-
-
-def _stalls(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
-    """Return the first stall of each member."""
-    firsts: dict[ReplicaId, ReplicaExited] = {}
-    for end in ends:
-        if end.cause is ExitCause.STALLED:
-            firsts.setdefault(end.subject.replica_id, end)
-    return list(firsts.values())
-
-
-def stall_sources(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
-    """Return the stalls of members that hung themselves: without those of members that were ended
-    because another one printed nothing, unless there are only such.
-    """
-    stalls = _stalls(ends)
-    own = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT]
-    return own or stalls
-
-
-def _places(stalls: Sequence[ReplicaExited]) -> str:
-    """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce
-    (task.py:88)`.
-    """
-    groups: dict[str, list[str]] = {}
-    for end in stalls:
-        if end.error is not None and end.error.frame:
-            function = end.error.frame.rpartition(" in ")[2]
-            line = end.error.own_frame or end.error.frame
-            place = f"in {function} ({line.partition(' in ')[0]})"
-            groups.setdefault(place, []).append(end.subject.replica_id.words)
-    by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
-    words = [f"{', '.join(names[:PLACES_MAX])} {place}" for place, names in by_size]
-    if by_size and len(by_size[-1][1]) > 1:
-        words[-1] = f"{'the others' if len(words) > 1 else 'all'} {by_size[-1][0]}"
-    return ", ".join(words)
-
-
 def failure(event: ReplicaExited) -> str:
     """Return what ended the replica: its own error in one line, or a clause."""
     is_error = event.cause is ExitCause.PROCESS and not event.out_of_memory
@@ -284,10 +208,11 @@ def summary(error_message: str) -> str:
     """Return an errorMessage in one line, without the program's last output, which follows the
     cause after a blank line.
     """
-    lines = [line.strip() for line in error_message.splitlines()]
-    following = lines[1 : CAUSE_LINES + 1]
-    end = 1 + following.index("") if "" in following else 1
-    return " ".join(lines[:end])
+    first, *following = [line.strip() for line in error_message.splitlines()] or [""]
+    causes = following[:CAUSE_LINES]
+    if "" not in causes:
+        return first  # no blank line follows: what comes after the first line is output
+    return " ".join([first, *causes[: causes.index("")]])
 
 
 def cause(event: ReplicaExited) -> str:

@@ -28,6 +28,7 @@ A stockout leaves it below that for two hours. Prototypes with thresholds from 0
 capacity as fast, within 6 %.
 """
 ADVICE_WEIGHT: Final = 0.7
+"""Weight of Google's advice, beside what the last outcome says with the rest."""
 NO_ADVICE: Final[Mapping[tuple[str, str], float]] = {}
 
 Keys = Sequence[Iterable[tuple[str, str]]]

@@ -41,6 +41,7 @@ _LAUNCHER: Final = re.compile(
 _LATE_LINES: Final = 3
 """Lines at the end of the output among which the last one on standard error is why it ended."""
 _SENTENCE_WORDS: Final = 3
+"""Words that a line has at least if it is a sentence."""
 _LAST_LINES: Final = 20
 """Lines at the end of the output that may name a cause that passes."""
 

@@ -79,7 +79,7 @@ def count_wasted(replica: Replica, reason: Reason, at: datetime) -> int:
 
 def is_limit_reached(state: State, replica: Replica, wasted: int) -> bool:
     """Whether the job ends with the wasted machine that makes so many."""
-    return wasted >= WASTED_MAX and _ends_job(state, replica)
+    return wasted >= WASTED_MAX and _is_indispensable(state, replica)
 
 
 def is_zone_exhausted(state: State, replica: Replica, reason: Reason, wasted: int) -> bool:
@@ -87,7 +87,7 @@ def is_zone_exhausted(state: State, replica: Replica, reason: Reason, wasted: in
     is_third = wasted // WASTED_PER_ZONE > replica.wasted // WASTED_PER_ZONE
     is_not_first = replica.wasted > 0
     has_other_zone = len(state.job.plan.where.zones) > 1
-    if not (is_third and is_not_first and has_other_zone and _ends_job(state, replica)):
+    if not (is_third and is_not_first and has_other_zone and _is_indispensable(state, replica)):
         return False
     if reason is Reason.STARTUP_TIMEOUT:
         return is_whole_gang_requested(state)
@@ -98,14 +98,14 @@ def pause_after(state: State, replica: Replica, reason: Reason, wasted: int) -> 
     """Return the pause before VMs are requested again; 0: none."""
     if wasted <= 1:
         return timedelta()
-    if reason is Reason.SETUP_FAILED and _ends_job(state, replica):
+    if reason is Reason.SETUP_FAILED and _is_indispensable(state, replica):
         tries = min(wasted // _BY_SETUP, len(SETUP_PAUSES))
         return SETUP_PAUSES[tries - 1]
     pause: timedelta = RETRY_MIN * 2 ** min(wasted - 2, _DOUBLINGS_MAX)
     return min(pause, RETRY_MAX)
 
 
-def _ends_job(state: State, replica: Replica) -> bool:
+def _is_indispensable(state: State, replica: Replica) -> bool:
     """Whether the job cannot go on without the replica."""
     return is_required(state.job.plan, replica.replica_id) and not can_spare(
         state, replica.replica_id

@@ -40,6 +40,10 @@ class PriceCatalogue:
     def __init__(self, project: str, endpoint: str = "", api_key: str = "") -> None:
         self._client = _client(project, endpoint, api_key)
 
+    def all_skus(self, currency: str) -> list[Sku]:
+        """Return the SKUs of all services that jobs use. Raises what `skus` raises."""
+        return [sku for service in SERVICES.values() for sku in self.skus(service, currency)]
+
     def skus(self, service: str, currency: str) -> Iterator[Sku]:
         """Yield all SKUs of a service, such as `6F81-5844-456A`. Lists page by page.
 

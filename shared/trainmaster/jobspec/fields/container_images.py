@@ -60,7 +60,7 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
         )
 
 
-def prebuilt_image_version(image: str) -> str | None:
+def runtime_of_prebuilt_image(image: str) -> str | None:
     """Return the runtime version that replaces a prebuilt image; None for any other image."""
     match = _PREBUILT.fullmatch(image)
     return RUNTIME_OF_FRAMEWORK.get(match["framework"]) if match else None

@@ -23,6 +23,7 @@ Together with the results of an earlier tuning job, they fit one Firestore docum
 TRIAL_BYTES: Final = 200
 """Size of one stored trial without its values; mostly the names of its fields."""
 NUMBER_BYTES: Final = 25
+"""Size of a stored number, at most: numbers are stored as text."""
 VALUES_MAX: Final = 1000
 """Source: the API's schema, `discreteValues`."""
 INTEGER_MAX: Final = 2**53
@@ -124,8 +125,9 @@ def _check_name(
         example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
         problems.add(path, f"{rule}; this is {quoted(name)}", example)
     elif name in first_with_name:
+        parameters = path[-3]  # the field with the list, as in `params[1].parameterName`
         problems.add(
-            path, f"is already the name of {path[-3]}[{first_with_name[name]}]", f"{name}_2"
+            path, f"is already the name of {parameters}[{first_with_name[name]}]", f"{name}_2"
         )
     first_with_name.setdefault(name or "", index)
 

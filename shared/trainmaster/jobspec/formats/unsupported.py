@@ -38,6 +38,10 @@ class UnsupportedFeature:
     is_requested: Callable[[object], bool] = bool
     """Whether a value of the field requests the feature."""
 
+    @property
+    def influences_result(self) -> bool:
+        return bool(self.example)
+
 
 _LEAVE_OUT: Final = "leave it out"
 _POOL: Final = "jobSpec.workerPoolSpecs.*"
@@ -157,7 +161,7 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
             is_of_field = fnmatchcase(".".join(map(str, path)), row.path)
             if not is_of_field or not row.is_requested(value):
                 continue
-            if row.example:
+            if row.influences_result:
                 problem = f"requests {row.feature}; this is not supported: {row.instead}"
                 problems.add_text(path, problem, row.example)
                 continue

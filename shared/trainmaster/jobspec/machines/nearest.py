@@ -25,7 +25,8 @@ from trainmaster.jobspec.machines.selection import (
     select_machine,
 )
 
-SMALLEST: Final = "n1-standard-4"
+DEFAULT: Final = "n1-standard-4"
+"""Suggested if no machine type is like what the job names."""
 SUGGESTIONS_MAX: Final = 3
 _SIMILAR: Final = 0.6
 """Least likeness of two names, of `difflib`."""
@@ -87,12 +88,12 @@ def nearest_machines(name: str) -> tuple[str, ...]:
     custom = _CUSTOM.fullmatch(lower)
     if custom is not None:
         demand = Demand.of_cpus(int(custom["vcpus"]), int(custom["mib"]) / 1024)
-        return (select_machine(demand) or SMALLEST,)
+        return (select_machine(demand) or DEFAULT,)
     match = _NAME.fullmatch(lower)
     if match is None:
         names = (*LEGACY_MACHINES, *TPU_MACHINES, *TPU_VMS)
         spelled = lower.replace("-", "_")
-        return tuple(get_close_matches(spelled, names, SUGGESTIONS_MAX, _SIMILAR)) or (SMALLEST,)
+        return tuple(get_close_matches(spelled, names, SUGGESTIONS_MAX, _SIMILAR)) or (DEFAULT,)
     if _IS_TPU.fullmatch(lower):
         return tuple(get_close_matches(lower, TPU_VMS, SUGGESTIONS_MAX, 0))
     has_gpu = _HAS_GPU.fullmatch(lower) is not None

@@ -36,6 +36,7 @@ class RolePaths:
     accelerator_count: FieldPath
     disk: FieldPath
     topology: FieldPath | None = None
+    """None: the API has no such field, and `RoleRequest.topology` is None, too."""
 
 
 @dataclass(frozen=True, slots=True)

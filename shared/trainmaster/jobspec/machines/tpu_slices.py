@@ -1,4 +1,12 @@
-"""Resolve a role's request for a Cloud TPU to a slice."""
+"""Resolve a role's request for a Cloud TPU to a slice.
+
+A job names its TPU in one of two ways. With `cloud_tpu` (`TPU_MACHINES`), the acceleratorConfig
+names type and size. The machine type of a TPU VM (`TPU_VMS`), such as `ct5lp-hightpu-4t`, belongs
+to one generation; the topology or the accelerator's count selects the size, else it is one VM.
+
+A size is the number in the name of a slice, 8 for `v3-8`. It counts TensorCores up to v5p, and
+chips for v5e and v6e.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS, Generation, Tpu
 from trainmaster.core.model.plan import Tpu
 from trainmaster.jobspec.catalog.machine_types import TPU_DEFAULT, TPU_MACHINES, TPU_TYPES
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
-from trainmaster.jobspec.problems import Problems, quoted
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 
 def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
@@ -22,7 +30,8 @@ def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
         if size is None:
             return None
     machine = role.machine_type
-    if machine in TPU_MACHINES:
+    is_of_any_type = machine in TPU_MACHINES
+    if is_of_any_type:
         tpu_type, default_size = TPU_DEFAULT
         if role.accelerator is not None and role.accelerator.type is not None:
             tpu_type = role.accelerator.type
@@ -34,14 +43,14 @@ def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
 def _requested_size(
     accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems
 ) -> int | None:
-    """Return the size as in Cloud TPU's type name: 8 for `v3-8`."""
+    """Return the size that the request names; None if it has a problem, which is added."""
     type_path = role.paths.accelerator_type
-    type_example = _types_of_machine(role.machine or "")[0]
+    type_example = _types_of_machine(role.machine_type)[0]
     if accelerator.type is None:
         problems.add(type_path, "is required", type_example)
         return None
     if accelerator.type not in role.tpu_types:
-        problem = f"must be a TPU type on {role.machine}, not {quoted(accelerator.type)}"
+        problem = f"must be a TPU type on {role.machine_type}, not {quoted(accelerator.type)}"
         problems.add(type_path, problem, type_example)
         return None
     sizes = role.tpu_types[accelerator.type].sizes
@@ -61,11 +70,11 @@ def _slice_of_type(
     generation: Generation, size: int, role: RoleRequest, problems: Problems
 ) -> Tpu | None:
     topology = generation.topologies[size]
-    if role.topology is not None and role.topology != topology and role.paths.topology:
+    if role.topology is not None and role.topology != topology:
         problem = (
             f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
         )
-        problems.add(role.paths.topology, problem, topology)
+        problems.add(_topology_path(role), problem, topology)
         return None
     return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
 
@@ -99,9 +108,10 @@ def _slice_of_topology(
 ) -> Tpu | None:
     generation = vm.generation_table
     size = generation.size_of(topology)
-    path = role.paths.topology or role.paths.machine
+    path = _topology_path(role)
     if size is None or not vm.is_host_of(size):
         fitting = [shape for known, shape in generation.topologies.items() if vm.is_host_of(known)]
+        # The topology exists, but consists of other VMs.
         hint = f" (which is one of {_machine_for(vm.generation, size)})" if size else ""
         problems.add(
             path,
@@ -135,7 +145,13 @@ def _types_of_machine(machine: str) -> tuple[str, ...]:
     return tuple(name for name, of_type in TPU_TYPES.items() if of_type.generation == generation)
 
 
+def _topology_path(role: RoleRequest) -> FieldPath:
+    """Return the path for a problem of the topology that the job gives."""
+    return role.paths.topology or role.paths.machine
+
+
 def _machine_for(generation: str, size: int) -> str:
+    """Return the machine type of which slices of this size consist."""
     return next(
         name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.is_host_of(size)
     )

@@ -10,7 +10,7 @@ from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, 
 from trainmaster.jobspec.fields.container_images import (
     check_image,
     note_prebuilt_image,
-    prebuilt_image_version,
+    runtime_of_prebuilt_image,
 )
 from trainmaster.jobspec.fields.google_resources import (
     check_kms_key,
@@ -120,7 +120,7 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
     if image is None:
         return problems.has_any_at(IMAGE_PATH)  # an image that could not be read
     has_package = bool(training.package_uris and training.python_module)
-    is_prebuilt = prebuilt_image_version(image) is not None
+    is_prebuilt = runtime_of_prebuilt_image(image) is not None
     return not (is_prebuilt and has_package)
 
 
@@ -144,7 +144,7 @@ def _resolve_runtime(
                 f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
             )
             problems.add_text(path, problem, example)
-    version = None if has_container else prebuilt_image_version(image)
+    version = None if has_container else runtime_of_prebuilt_image(image)
     if version is None:
         return CONTAINER_HOST
     runtime = runtime_for(version, IMAGE_PATH, problems, on_tpu=on_tpu)

@@ -11,7 +11,7 @@ from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
 from trainmaster.jobspec.fields.container_images import (
     check_image,
     note_prebuilt_image,
-    prebuilt_image_version,
+    runtime_of_prebuilt_image,
 )
 from trainmaster.jobspec.fields.environment_variables import resolve_pool_variables
 from trainmaster.jobspec.fields.programs import check_module, check_packages, require
@@ -77,7 +77,7 @@ class PoolPrograms:
         require(image, path, self._problems)
         if image is None:
             return
-        version = prebuilt_image_version(image)
+        version = runtime_of_prebuilt_image(image)
         if version is None:
             problem = (
                 f"must be one of Google's prebuilt training images, not {quoted(image)}; to use"

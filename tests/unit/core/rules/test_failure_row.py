@@ -29,7 +29,7 @@ from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.rules.messages import STILL
+from trainmaster.core.rules.stall_texts import STILL
 
 UNAVAILABLE: Final = ProgramError(
     "google.api_core.exceptions.ServiceUnavailable",

@@ -43,7 +43,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
-from trainmaster.core.rules.messages import PEER_SILENT, STILL
+from trainmaster.core.rules.stall_texts import PEER_SILENT, STILL
 
 STEP: Final = "trainer/task.py:9 in step"
 DATA: Final = "trainer/data.py:41 in batches"

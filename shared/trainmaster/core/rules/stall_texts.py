@@ -1,0 +1,105 @@
+"""Sentences about stalls: programs that their agents ended because they hung.
+
+A program hangs alone, or with the other members of its round, in which case one sentence says who
+stalled and where each one hung.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.replica_id import ReplicaId
+
+STILL: Final = "Still"
+"""Type of the error of a program that its agent ended, because it and all other members were still:
+they printed nothing, moved no bytes and used hardly any processor.
+"""
+PEER_SILENT: Final = "PeerSilent"
+"""Type of the error of a program that its agent ended because another member printed nothing for
+the job's stallTimeout. The program itself may be sound.
+"""
+PLACES_MAX: Final = 3
+"""Places where programs hung that a text names, and replicas of each, at most."""
+
+
+def stall_reason(event: ReplicaExited) -> str:
+    """Return why the agent ended the program, as a clause."""
+    if event.error is None:
+        return "it printed nothing for the job's stallTimeout"
+    message = event.error.message.partition("\n")[0]
+    return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
+
+
+def hang_place(event: ReplicaExited) -> str:
+    """Return `, in wait (train.py:44)`: where the program hung; empty if that is not known.
+
+    For an exit that is judged by itself; `stalled_round` has the places of all members.
+    """
+    if event.error is None or not event.error.frame:
+        return ""
+    file, _, function = event.error.frame.rpartition(" in ")
+    line = (event.error.own_frame or event.error.frame).partition(" in ")[0]
+    if function == "_shutdown" and "threading.py" in file:
+        return f"; the main program had ended, and a thread kept its process ({line})"
+    return f", in {function} ({line})"
+
+
+def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
+    """Return which members stalled, and where they hung.
+
+    `ends`: of the round, the first one first.
+    """
+    stalls = _stalls(ends)
+    sources = stall_sources(ends)
+    first = sources[0]
+    if first.error is not None and first.error.type == STILL:
+        who = (
+            f"all {members} replicas were"
+            if members > 1
+            else f"{first.subject.replica_id.words} was"
+        )
+        text = re.sub("^it was", who, stall_reason(first))
+    else:
+        who = first.subject.replica_id.words if len(sources) == 1 else "several members"
+        text = re.sub("^it ", f"{who} ", stall_reason(first))
+    places = _places(stalls)
+    return f"{text}: {places}" if places else text
+
+
+def _stalls(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
+    """Return the first stall of each member."""
+    firsts: dict[ReplicaId, ReplicaExited] = {}
+    for end in ends:
+        if end.cause is ExitCause.STALLED:
+            firsts.setdefault(end.subject.replica_id, end)
+    return list(firsts.values())
+
+
+def stall_sources(ends: Sequence[ReplicaExited]) -> list[ReplicaExited]:
+    """Return the stalls of members that hung themselves: without those of members that were ended
+    because another one printed nothing, unless there are only such.
+    """
+    stalls = _stalls(ends)
+    own = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT]
+    return own or stalls
+
+
+def _places(stalls: Sequence[ReplicaExited]) -> str:
+    """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce
+    (task.py:88)`.
+    """
+    groups: dict[str, list[str]] = {}
+    for end in stalls:
+        if end.error is not None and end.error.frame:
+            function = end.error.frame.rpartition(" in ")[2]
+            line = end.error.own_frame or end.error.frame
+            place = f"in {function} ({line.partition(' in ')[0]})"
+            groups.setdefault(place, []).append(end.subject.replica_id.words)
+    by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
+    words = [f"{', '.join(names[:PLACES_MAX])} {place}" for place, names in by_size]
+    if by_size and len(by_size[-1][1]) > 1:
+        words[-1] = f"{'the others' if len(words) > 1 else 'all'} {by_size[-1][0]}"
+    return ", ".join(words)
