@@ -20,10 +20,10 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision
 from trainmaster.flows.provisioning import reconciliation
 from trainmaster.flows.provisioning.reconciliation import (
+    CYCLES_MAX,
     DELIVERY_S,
     LEASE_S,
     REQUESTS_MAX,
-    ROUNDS_MAX,
 )
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
@@ -246,7 +246,7 @@ def test_delivery_without_end_comes_back_a_bounded_number_of_times(
     monkeypatch.setattr(world.fleet, "create", create)
     world.deliver()
     assert world.store.pending_keys("digits_1")
-    assert len(inserts) <= 2 * ROUNDS_MAX * REQUESTS_MAX
+    assert len(inserts) <= 2 * CYCLES_MAX * REQUESTS_MAX
     assert {step.names for step in inserts} == {step.names for step in inserts[:2]}
 
 

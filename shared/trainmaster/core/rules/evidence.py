@@ -73,7 +73,7 @@ class RoundEnd(NamedTuple):
     """One end of a member, as its ledger entry stores it for the verdict."""
 
     round: str
-    """`ATTEMPT-ROUND`."""
+    """The `round_key`, or the `hold_key`, that the end counts for."""
     rank: Rank
     ended_at: datetime
 
@@ -84,7 +84,7 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
     return meaning is not None and is_peer_loss(meaning)
 
 
-def speaks_for_lost_peer(end: End) -> bool:
+def hints_at_lost_peer(end: End) -> bool:
     """Whether the end hints at a lost peer: its error says so, or it is an abort, with which a
     runtime gives up on its peers.
     """
@@ -126,8 +126,9 @@ def is_own_failure(event: ReplicaExited) -> bool:
         return True
     if event.error is not None:
         return not (reports_lost_peer(event) or names_abort(event))
-    number = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
-    return 0 < number <= SIGNAL_MAX and number != SIGABRT
+    signal = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
+    is_signal = 0 < signal <= SIGNAL_MAX
+    return is_signal and signal != SIGABRT
 
 
 def rank_of(end: End) -> Rank:
@@ -150,7 +151,8 @@ def end_in(event: Event, round_: str | None = None) -> End | None:
     end = event.ended if isinstance(event, VmReady) else event
     if isinstance(end, ReplicaExited) and end.cause is not ExitCause.UNFIT and end.ended:
         is_asked_for = round_ == round_key(end.ended.subject.attempt, end.ended.subject.incarnation)
-        end = end.ended if is_asked_for else end
+        if is_asked_for:
+            end = end.ended
     if isinstance(end, ReplicaExited):
         return None if end.succeeded else end
     return end if isinstance(end, VmLost | MemberMissing | SaveOver) else None
@@ -198,8 +200,12 @@ def _end_of_round_before(state: State, event: Event) -> End | None:
     if not isinstance(event, ReplicaExited) or not job.round.is_held:
         return None
     end = end_in(event, round_key(job.attempt, job.round.number - 1))
-    is_told = end is not event
-    return end if is_told and _was_in_round_before(state, event.subject.replica_id) else None
+    is_of_earlier_program = end is not event
+    return (
+        end
+        if is_of_earlier_program and _was_in_round_before(state, event.subject.replica_id)
+        else None
+    )
 
 
 def _is_of_hold(job: Job, end: End) -> bool:

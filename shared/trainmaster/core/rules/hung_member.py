@@ -105,7 +105,7 @@ def _members_without_failure(
     """Return the members of the round that reported no failure; none if a failure cannot be the
     loss of a peer.
     """
-    if not all(evidence.speaks_for_lost_peer(end) for end in ends or (first,)):
+    if not all(evidence.hints_at_lost_peer(end) for end in ends or (first,)):
         return ()
     return [
         member

@@ -46,7 +46,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_unfit,
     judge_vm_stopping,
 )
-from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, judge_vm_end
 from trainmaster.core.timeouts import SAVE_AGAIN_MIN, SAVE_MAX
 
 
@@ -63,7 +63,7 @@ def judge_member_exit(
     held = is_held(state.job, replica.replica_id)
     if held and event.cause is ExitCause.INSTALL and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
-        return replace_vm(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
+        return judge_vm_end(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once

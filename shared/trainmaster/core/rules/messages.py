@@ -1,4 +1,5 @@
-"""Messages that users read.
+"""Messages that users read: errorMessages of jobs, and parts of the texts of decisions, which other
+modules of `core.rules` put together.
 
 Those that begin with the service's own words stay verbatim, because clients match on them.
 
@@ -50,10 +51,12 @@ _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 
 
 _STACK_BEGIN: Final = "(most recent call first):\n"
+"""End of the line with which Python's faulthandler begins a stack; a blank line ends the stack."""
 _STACK_FRAME: Final = re.compile(
-    r'^  File "([^"]{1,400})", line (\d{1,9}) in (\S{1,100})', re.MULTILINE
+    r'^  File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<function>\S{1,100})',
+    re.MULTILINE,
 )
-_LIBRARY: Final = re.compile(r"/lib/python3|/site-packages/|/dist-packages/|^<")
+_LIBRARY_PATH: Final = re.compile(r"/lib/python3|/site-packages/|/dist-packages/|^<")
 
 
 def member_names(members: Sequence[ReplicaId]) -> str:
@@ -120,13 +123,13 @@ def crash_place(event: ReplicaExited) -> str:
     if event.signal is None or event.error is not None:
         return ""
     stack = event.tail.partition(_STACK_BEGIN)[2].partition("\n\n")[0]
-    frames = _STACK_FRAME.findall(stack)
+    frames = list(_STACK_FRAME.finditer(stack))
     if not frames:
         return ""
-    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
-    path, line, _ = (own or frames)[0]
-    name = "/".join(path.split("/")[-2:])
-    return f" in {frames[0][2]} ({name}:{line})"
+    innermost = frames[0]
+    own = next((frame for frame in frames if not _LIBRARY_PATH.search(frame["path"])), innermost)
+    folder_and_file = "/".join(own["path"].split("/")[-2:])
+    return f" in {innermost['function']} ({folder_and_file}:{own['line']})"
 
 
 def installation_outcome(event: ReplicaExited) -> str:

@@ -1,4 +1,5 @@
-"""What a user changes in a program, by the error that it ended with.
+"""What a user changes in a program, by the error that it ended with: `remedy_of_exit` goes from an
+exit to one or two sentences of advice.
 
 The advice fits the runtime and the way of submission: a folder has requirements.txt, a package
 has setup.py, a container has its image. The `errorMessage` of the job has it, and so has whatever
@@ -43,7 +44,10 @@ _IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError")
 _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 _NO_SUCH_FILE: Final = re.compile(r"No such file or directory: '([^']+)'")
 _NOT_ACCEPTED: Final = re.compile(r"error: unrecognized arguments: (.+)")
-_NO_FILE: Final = re.compile(r"can't open file '([^']+)'|^(\S+) cannot be started", re.MULTILINE)
+_NO_PROGRAM: Final = re.compile(
+    r"can't open file '(?P<file>[^']+)'|^(?P<command>\S+) cannot be started", re.MULTILINE
+)
+"""Words of Python, and of the agent."""
 _DISK_FULL: Final = re.compile(
     r"no space left on device|\[errno (?:28|122)\]|disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing file",
@@ -52,9 +56,11 @@ _DISK_FULL: Final = re.compile(
 """Words of the operating system, of SQLite, and of PyTorch, which hides the system's."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that errors name
 _DISK_GIB_MAX: Final = 65_536
+"""Largest boot disk of Compute Engine."""
 _USAGE_STATUS: Final = 2
 """Exit status of argparse for arguments, and of Python for a file that it cannot open."""
 _NOT_FOUND_STATUS: Final = 127
+"""Exit status of a shell for a command that does not exist."""
 
 _PROGRAM_FAILURES: Final = {
     r"sklearn\.externals": (
@@ -107,7 +113,9 @@ _PROGRAM_FAILURES: Final = {
         " from an empty folder."
     ),
 }
-"""Advice by a pattern of the error's message."""
+"""Pattern of the error's message → advice, with `{requirements}` for where the job names packages,
+and the named groups of the pattern.
+"""
 _INSTALL_FAILURES: Final = {
     r"The user requested \(constraint\) [\w.-]+==": (
         "The runtime's build of this framework drives the VM's accelerator, so no package replaces"
@@ -146,7 +154,7 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
         return "Correct the line that the error names: Python cannot read it."
     if error.type == "FileNotFoundError":
         return _remedy_of_file(error.message, plan)
-    known = _find(_PROGRAM_FAILURES, error.message, plan)
+    known = _advice_from(_PROGRAM_FAILURES, error.message, plan)
     missing = _NO_MODULE.search(error.message)
     if not known and meaning_of(error.type, error.message) is Meaning.LOST_PEER:
         return PEER_ENDED
@@ -181,7 +189,7 @@ def _remedy_of_disk(event: ReplicaExited, plan: Plan) -> str:
 
 
 def _remedy_of_installation(event: ReplicaExited, plan: Plan) -> str:
-    known = _find(_INSTALL_FAILURES, event.tail, plan)
+    known = _advice_from(_INSTALL_FAILURES, event.tail, plan)
     if known or not _is_folder(plan):
         return known
     return (
@@ -190,13 +198,14 @@ def _remedy_of_installation(event: ReplicaExited, plan: Plan) -> str:
     )
 
 
-def _find(failures: Mapping[str, str], text: str, plan: Plan) -> str:
-    """Return the advice of the first pattern that the text matches, with the pattern's groups."""
-    for pattern, words in failures.items():
+def _advice_from(failures: Mapping[str, str], text: str, plan: Plan) -> str:
+    """Return the advice of the first pattern that the text matches; empty if none does."""
+    for pattern, template in failures.items():
         match = re.search(pattern, text)
         if match:
-            sentence = words.format(requirements=_requirements(plan), **match.groupdict())
-            return f"{sentence[0].upper()}{sentence[1:]}" if words[0] == "{" else sentence
+            advice = template.format(requirements=_requirements(plan), **match.groupdict())
+            begins_with_value = template.startswith("{")
+            return f"{advice[0].upper()}{advice[1:]}" if begins_with_value else advice
     return ""
 
 
@@ -209,33 +218,37 @@ def _remedy_of_usage(event: ReplicaExited) -> str:
             f"The program does not accept the arguments {unknown[1].strip()}: correct them in the"
             " command or in `args`."
         )
-    no_file = _NO_FILE.search(event.tail)
-    if no_file:
-        name = no_file[1] or no_file[2]
+    no_program = _NO_PROGRAM.search(event.tail)
+    if no_program:
+        name = no_program["file"] or no_program["command"]
         return f"Correct the command: {name} is not among the files of the job, or no program."
     return ""
 
 
 def _remedy_of_file(message: str, plan: Plan) -> str:
     """Return how the job gets a file; empty if the program that wants it may have written it."""
-    path = _NO_SUCH_FILE.search(message)
-    if path is not None and path[1].startswith("/gcs/") and plan.access.gcs is GcsFolder.OFF:
+    match = _NO_SUCH_FILE.search(message)
+    if match is None:
+        return ""
+    path = match[1]
+    is_gcs_off = plan.access.gcs is GcsFolder.OFF
+    if path.startswith("/gcs/") and is_gcs_off:
         return (
             "Buckets are found below /gcs where the job's arguments or variables name a folder"
             " there: set `trainmaster: {gcs: true}` in the job file, or pass the path as an"
             " argument."
         )
-    if path is None or path[1].startswith("/"):
+    is_absolute = path.startswith("/")
+    if is_absolute:  # the program may write there
         return ""
-    if path[1].startswith("gs://"):
-        is_off = plan.access.gcs is GcsFolder.OFF
-        setting = ", and set `trainmaster: {gcs: true}` in the job file" if is_off else ""
+    if path.startswith("gs://"):
+        setting = ", and set `trainmaster: {gcs: true}` in the job file" if is_gcs_off else ""
         return (
-            f"`open` finds no addresses of Cloud Storage: pass it /gcs/{path[1][5:]} in place of"
-            f" {path[1]}{setting}."
+            "`open` finds no addresses of Cloud Storage: pass it"
+            f" /gcs/{path.removeprefix('gs://')} in place of {path}{setting}."
         )
     ways = "add it to your folder" if _is_folder(plan) else "pack it with the program"
-    return f"{path[1]} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
+    return f"{path} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
 
 
 def _remedy_of_module(module: str, plan: Plan) -> str:

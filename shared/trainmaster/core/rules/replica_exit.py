@@ -45,7 +45,7 @@ from trainmaster.core.rules.failure_row import Following, continued
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
-from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, judge_vm_end
 from trainmaster.core.rules.wasted import is_short_life
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
@@ -127,7 +127,7 @@ def judge_vm_stopping(case: Case) -> Decision | None:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
     end = VmEnd(cause, Reason.VM_STOPPING, case.event.at, case.event.measurement)
-    return replace_vm(case.state, case.replica, end, case.now)
+    return judge_vm_end(case.state, case.replica, end, case.now)
 
 
 def judge_unfit(case: Case) -> Decision | None:
@@ -140,7 +140,7 @@ def judge_unfit(case: Case) -> Decision | None:
         " such VMs)"
     )
     end = VmEnd(cause, Reason.UNFIT, case.event.at)
-    return replace_vm(case.state, case.replica, end, case.now)
+    return judge_vm_end(case.state, case.replica, end, case.now)
 
 
 def _interrupted(case: Case) -> Decision | None:
@@ -163,7 +163,7 @@ def _interrupted(case: Case) -> Decision | None:
     if is_young and reason is Reason.VM_RESTARTED:
         what = f"{cause[0].upper()}{cause[1:]}"
         end = VmEnd(what, reason, case.event.at, is_verdict=case.is_verdict)
-        return replace_vm(case.state, case.replica, end, case.now)
+        return judge_vm_end(case.state, case.replica, end, case.now)
     rerun = case.job.plan.restarts.restart_job_on_worker_restart
     consequence = (
         "the whole job is rerun (restartJobOnWorkerRestart)"
@@ -190,7 +190,7 @@ def judge_setup_failure(case: Case) -> Decision | None:
         text = f"{cause}: retries are disabled."
         return Decision(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text, failure)
     end = VmEnd(cause, Reason.SETUP_FAILED, case.event.at)
-    return replace_vm(case.state, case.replica, end, case.now)
+    return judge_vm_end(case.state, case.replica, end, case.now)
 
 
 def _retries_disabled(case: Case) -> Decision | None:

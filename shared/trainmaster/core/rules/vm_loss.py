@@ -65,7 +65,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if event.cause is LossCause.STARTUP_TIMEOUT and is_ready(state.job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
     cause = describe_loss(event)
-    return replace_vm(state, replica, VmEnd(cause, Reason(event.cause.value), event.at), now)
+    return judge_vm_end(state, replica, VmEnd(cause, Reason(event.cause.value), event.at), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class VmEnd:
     """Whether the verdict on a round found it; False: its event is judged alone."""
 
 
-def replace_vm(state: State, replica: Replica, end: VmEnd, now: datetime) -> Decision:
+def judge_vm_end(state: State, replica: Replica, end: VmEnd, now: datetime) -> Decision:
     """Decide by rule 4: another VM for the replica, free of charge."""
     reason = end.reason
     wasted = count_wasted(replica, reason, end.at)

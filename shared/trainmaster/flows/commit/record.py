@@ -56,6 +56,10 @@ TRIES: Final = 12
 With 16 writers on one document the slowest needed 9.
 """
 
+CONFLICT_PAUSE_MIN_S: Final = 0.02
+CONFLICT_PAUSE_MAX_S: Final = 1.0
+"""Bounds of the pause after a conflict, which doubles: about one commit, and many."""
+
 UNCHANGED_TRIES: Final = 4
 """Tries that require the replicas of kept VMs to be as they were read.
 
@@ -191,9 +195,10 @@ def _commit(
         state = loaded.state if loaded else None
         job = state.job if state else None
         change = _with_secrets(evolve(state, decision, now), event)
+        drops_notifications = deps.notifications is None and not deps.leaves_notifications
         if retry >= UNCHANGED_TRIES:
             change = replace(change, unchanged=())
-        if deps.notifications is None and not deps.leaves_notifications:
+        if drops_notifications:
             change = replace(
                 change,
                 effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY),
@@ -208,10 +213,11 @@ def _commit(
         except AlreadyRecordedError:
             return _recorded_before(event, job, deps.store)
         except ConflictError:
+            # The caller's own choice is outdated: which jobs to admit, or which machines to take.
             if admission_token is not None or taken is not None:
                 raise
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
-            deps.sleep(jitter * min(0.02 * 2**retry, 1.0))
+            deps.sleep(jitter * min(CONFLICT_PAUSE_MIN_S * 2**retry, CONFLICT_PAUSE_MAX_S))
             continue
         after = replace(loaded, state=apply(loaded.state, change)) if loaded else None
         return Recorded(entry, is_new=True, job=job, loaded=after)

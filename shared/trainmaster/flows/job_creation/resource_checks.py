@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
@@ -35,7 +35,15 @@ LOOKUPS_AT_ONCE: Final = 8
 
 
 ObjectsOf = Callable[[], Objects] | None
-_Result = Problem | Substitution | tuple[str, str] | None
+
+
+class _ImageDigest(NamedTuple):
+    image: str
+    """Container image as requested."""
+    digest: str
+
+
+_Result = Problem | Substitution | _ImageDigest | None
 _Lookup = Callable[[], _Result]
 """Returns a problem, a note, or an image with its digest; None if nothing is wrong."""
 
@@ -87,8 +95,8 @@ def check_resources(
         for result in pool.map(lambda lookup: lookup(), lookups):
             if isinstance(result, Problem):
                 findings.problems.append(result)
-            elif isinstance(result, tuple):
-                findings.images[result[0]] = f"{result[0]}@{result[1]}"
+            elif isinstance(result, _ImageDigest):
+                findings.images[result.image] = f"{result.image}@{result.digest}"
             elif result is not None:
                 findings.notes.append(result)
     return findings
@@ -102,7 +110,7 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
     """
     seen: set[str] = set()
     for uri, is_directory in _storage_uris(spec):
-        bucket = uri.removeprefix("gs://").partition("/")[0]
+        bucket = _bucket_of(uri)
         if bucket not in seen:
             seen.add(bucket)
             yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
@@ -117,13 +125,18 @@ def transfers(
     if spec.data is None or isinstance(prices, Unknown):
         return {}
     try:
-        place = objects().bucket_place(str(spec.data.uri).split("/")[2]) if objects else None
+        place = objects().bucket_place(_bucket_of(str(spec.data.uri))) if objects else None
     except BucketForbiddenError:
         place = None
     return {
         region: transfer_price(spec.data.gib, place, region, prices)
         for region in spec.plan.where.regions
     }
+
+
+def _bucket_of(uri: str) -> str:
+    """Return the bucket of a URI such as `gs://BUCKET/PATH`."""
+    return uri.removeprefix("gs://").partition("/")[0]
 
 
 def _storage_uris(spec: AcceptedSpec) -> Iterator[tuple[str, bool]]:
@@ -207,7 +220,7 @@ def _look_up_image(
     """
     existence, digest = find()
     return (
-        (image, digest)
+        _ImageDigest(image, digest)
         if digest and "@" not in image
         else _look_up(spec, image, "image", lambda: existence)
     )

@@ -1,5 +1,7 @@
 """Make the VMs of a job equal what its stored state requires.
 
+`flows.provision` calls `reconcile` for each message of the topic `provision`.
+
     is the entry pending? ──► take the job's lease ──► load ──► list VMs ──► plan ──► no step: done
       no: done before           held: its holder        ▲          ▲           │
                                 does this work          │          │           ▼
@@ -87,16 +89,16 @@ from trainmaster.messaging.internal_requests import (
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Lease, Loaded, PendingEntries, reached
 
-ROUNDS_MAX: Final = 8
-"""Rounds in one delivery."""
+CYCLES_MAX: Final = 8
+"""Cycles in one delivery: each lists the VMs, plans the steps and executes them once."""
 DELIVERY_S: Final = 150.0
-"""No round and no step begins later in a delivery than this.
+"""No cycle and no step begins later in a delivery than this.
 
 It then ends well before its ack deadline of 300 s, even if Compute's rate limit refuses every step
 for half a minute.
 """
 STEPS_MAX: Final = 500
-"""Steps in one round.
+"""Steps in one cycle.
 
 With 24 at a time, each at most the fleet's bounded time of a few seconds, about a minute.
 """
@@ -104,12 +106,12 @@ REQUESTS_MAX: Final = 4
 """How often a request is continued at once. After that, the sweep continues."""
 WAIT_MIN_S: Final = 0.25
 WAIT_MAX_S: Final = 4.0
-"""Bounds of the time between two rounds that wait for VMs, or only write directives.
+"""Bounds of the time between two cycles that wait for VMs, or only write directives.
 
 It doubles: the exits of a gang arrive over seconds, and are provisioned in a few batches.
 """
 LEASE_S: Final = 120.0
-"""Longer than a round.
+"""Longer than a cycle.
 
 If the holder died and its message is not redelivered, the sweep provisions the job later.
 """
@@ -146,9 +148,9 @@ def reconcile(
 
 
 class _Next(Enum):
-    """The reaction to a round."""
+    """The reaction to a cycle."""
 
-    ROUND = auto()  # another round
+    CYCLE = auto()  # another cycle
     END = auto()  # no step is left that may be taken now
     SWEEP = auto()  # only time can help: the next sweep continues
 
@@ -166,10 +168,11 @@ class _Delivery:
     """When the lease expires."""
     inserts: Inserts = field(default_factory=Inserts)
     waits: int = 0
-    """Rounds that were followed by a pause."""
+    """Cycles that were followed by a pause."""
     has_progress: bool = False
     """Whether any step but waiting was executed."""
     has_read_heartbeats: bool = False
+    """Whether the delivery has looked for silent agents, which it does once."""
     heartbeats: dict[str, datetime | None] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
     placement_rounds: set[int] = field(default_factory=set)
@@ -179,39 +182,29 @@ class _Delivery:
     """
     loaded: Loaded | None = None
     """The state, until it is known to have changed."""
-    verdict: str = ""
-    """Key of the verdict's ledger entry, whose change `loaded` contains."""
+    verdict_key: str | None = None
+    """Key of the ledger entry of the verdict on a job's round, whose change `loaded` contains;
+    None: it contains no such change.
+    """
     pending_count: int = 0
     """Pending ledger entries when `loaded` was read, or fewer."""
 
     def run(self) -> None:
-        """Go on in rounds until nothing is left to do, only time can help, or this one is over."""
-        store = self.deps.store
-        for _ in range(ROUNDS_MAX):
+        """Run cycles until nothing is left to do, only time can help, or the delivery is over."""
+        for _ in range(CYCLES_MAX):
             if not self._extend_lease():
                 return  # the lease expired, and another delivery has taken it
-            loaded = self.loaded or self._load()
-            if is_start_missed(loaded.state):
-                job = loaded.state.job
-                record(
-                    AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor),
-                    self.deps,
-                )
-                loaded = self._load()
+            loaded = self._with_start_recorded(self.loaded or self._load())
             job = loaded.state.job
-            if job.tuning is not None:  # it has no VMs, but its trials have
-                if self.request.entry_key is None:
-                    record_measurements(
-                        job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps
-                    )
-                self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
-                store.release_lease(self.lease)
+            if job.tuning is not None:
+                self._hand_to_tune(job)
                 return
-            following = self._round(loaded)
-            if following is not _Next.ROUND or self._may_have_changed(job.job_id):
-                pending = store.pending_entries(self.loaded or loaded)
-                has_changed = any(key != self.verdict for key in pending.later)
-                if following is not _Next.ROUND and not has_changed:
+            following = self._run_cycle(loaded)
+            may_be_over = following is not _Next.CYCLE
+            if may_be_over or self._may_have_changed(job.job_id):
+                pending = self.deps.store.pending_entries(self.loaded or loaded)
+                has_changed = any(key != self.verdict_key for key in pending.later)
+                if may_be_over and not has_changed:
                     self._finish(loaded, pending, is_done=following is _Next.END)
                     return
                 self.pending_count = len(pending.included) + len(pending.later)
@@ -220,6 +213,25 @@ class _Delivery:
             if self._is_late():
                 break
         self._continue_later()
+
+    def _with_start_recorded(self, loaded: Loaded) -> Loaded:
+        """Record that all replicas are ready if the function that should have died before, and
+        return the state after that.
+        """
+        if not is_start_missed(loaded.state):
+            return loaded
+        job = loaded.state.job
+        all_ready = AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor)
+        record(all_ready, self.deps)
+        return self._load()
+
+    def _hand_to_tune(self, job: Job) -> None:
+        """Request `tune` for a tuning job, which has no VMs: its trials are jobs with VMs."""
+        is_from_sweep = self.request.entry_key is None
+        if is_from_sweep:
+            record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
+        self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
+        self.deps.store.release_lease(self.lease)
 
     def release_quietly(self) -> None:
         """Release the lease after an error. If that fails too, the lease expires."""
@@ -234,7 +246,7 @@ class _Delivery:
         Only the holder of the lease confirms entries, so their number does not fall meanwhile.
         """
         if self.loaded is None:
-            return False  # the next round reads the state in any case
+            return False  # the next cycle reads the state in any case
         return self.deps.store.count_pending(job_id) != self.pending_count
 
     def _load(self, *, whole: bool = False) -> Loaded:
@@ -244,7 +256,8 @@ class _Delivery:
         loaded = store.load_attempt(self.request.job_id, if_needed=not whole)
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
-        self.loaded, self.verdict = loaded, ""
+        self.loaded = loaded
+        self.verdict_key = None
         self.placement_rounds.add(loaded.state.job.placement.round)
         return loaded
 
@@ -258,7 +271,7 @@ class _Delivery:
         self.lease = lease or self.lease
         return lease is not None
 
-    def _round(self, loaded: Loaded) -> _Next:
+    def _run_cycle(self, loaded: Loaded) -> _Next:
         """List the VMs, plan the steps and execute them once."""
         state = loaded.state
         job = loaded.state.job
@@ -272,7 +285,7 @@ class _Delivery:
         )
         if refusal:
             _log.warning("%s", refusal, extra={"action": REFUSED_CALL, "job_id": job.job_id})
-        if _newer(state, vms):
+        if _has_newer_vms(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
         hidden = self._hidden_zones(job, vms, unreachable)
@@ -282,21 +295,22 @@ class _Delivery:
                 steps, job, refusal, self.deps
             ):
                 self.loaded = None
-                return _Next.ROUND
+                return _Next.CYCLE
             steps = steps.without_missing()
         elif not hidden and self._begin_round(loaded, steps):
-            return _Next.ROUND
+            return _Next.CYCLE
         self._explain_wait(state, steps, vms, unreachable, hidden, refusal)
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.queued_vms:
             record_queued_vms(steps.queued_vms, job, self.deps)
-        if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
-            self.has_read_heartbeats = True  # once, if the sweep requested this delivery
+        is_from_sweep = self.request.entry_key is None
+        if steps.is_done and is_from_sweep and not self.has_read_heartbeats:
+            self.has_read_heartbeats = True
             silent = find_silent(state, vms, fleet_deps, self.deps.clock())
             steps = replace(steps, steps=silent) if silent else steps
         if steps.is_done:
-            # An unreachable zone may have VMs to delete. The deletion of placement policies may
-            # take long.
+            # An unreachable zone may have VMs to delete. The deletion of what an ended job has
+            # besides VMs (placement policies) may take long.
             is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         return self._progress(steps, loaded)
@@ -306,7 +320,7 @@ class _Delivery:
     ) -> Sequence[str]:
         """Return the zones in which programs of the job may run that this listing does not show.
 
-        If it is complete, record in which zones none is left.
+        If the listing is complete, record that no VM is left in the zones that the job has left.
         """
         if not unreachable and record_empty_zones(job, vms, self.deps):
             self.loaded = None
@@ -315,22 +329,24 @@ class _Delivery:
         ]
 
     def _delete_newer(self, vms: tuple[Vm, ...]) -> _Next:
-        """Read the state after the listing.
+        """Load the state again, and delete the VMs that are newer than that, too.
 
-        VMs that are still newer remained when the database was restored.
+        Usually the first state was only out of date. VMs that are newer than a state that was read
+        after they were listed exist if the database was restored to an earlier time.
         """
         loaded = self._load()
         if not loaded.state.holds_machines or loaded.state.keeps_machines:
-            return _Next.ROUND  # the VMs are those of the next holder
+            return _Next.CYCLE  # the VMs are those of the next holder
         steps = Steps(delete_newer(loaded.state, vms))
         for step in steps.steps:
             _log.warning(
                 "a later state than the stored one ordered this VM or its incarnation: %s", step
             )
-        return self._progress(steps, loaded) if steps.steps else _Next.ROUND
+        return self._progress(steps, loaded) if steps.steps else _Next.CYCLE
 
     def _before_listing(self, loaded: Loaded) -> _Next | None:
-        """Admit a job that is queued, and leave VMs alone that are kept or that another job holds.
+        """Admit a job that is queued, and leave VMs alone that are kept for a next job, or that
+        another job has taken.
 
         None: the VMs of the job must be compared with what it needs.
         """
@@ -343,11 +359,13 @@ class _Delivery:
             return None
         if not job.state.is_terminal:
             self.loaded = None  # it has ended since its own document was read
-            return _Next.ROUND
+            return _Next.CYCLE
         return self._keep(loaded, machines) if state.holds_machines else _Next.END
 
     def _keep(self, loaded: Loaded, machines: MachineSet) -> _Next:
-        """Let the kept machines idle, until their time is over or none of them is left."""
+        """Let the machines idle that the ended job keeps for a next one, until their time is over
+        or none of them is left.
+        """
         if self.deps.clock() >= machines.until:
             return self._release(machines, ReleaseCause.DEADLINE)
         zones = loaded.state.job.zones_used
@@ -361,7 +379,7 @@ class _Delivery:
             return self._delete_later(vms)
         if not loaded.state.whole and not all_idle(machines, vms):
             self._load(whole=True)
-            return _Next.ROUND
+            return _Next.CYCLE
         steps = Steps(kept_steps(loaded.state, machines, vms))
         return _Next.END if steps.is_done else self._progress(steps, loaded)
 
@@ -369,19 +387,18 @@ class _Delivery:
         kept_machines.release(machines, cause, self.deps)
         self.loaded = None
         self.has_progress = True
-        return _Next.ROUND
+        return _Next.CYCLE
 
     def _delete_later(self, vms: tuple[Vm, ...]) -> _Next:
-        """Read the state after the listing of VMs that a later holder has ordered.
-
-        They are still later than what is stored after the database was restored.
+        """Load the state again, and delete the VMs that only a later holder than the stored one
+        can have ordered: they exist if the database was restored to an earlier time.
         """
         loaded = self._load()
         machines = loaded.state.machine_set
         if machines is None or not loaded.state.keeps_machines:
-            return _Next.ROUND
+            return _Next.CYCLE
         later = tuple(Delete(vm) for vm in vms if is_later(machines, vm))
-        return self._progress(Steps(later), loaded) if later else _Next.ROUND
+        return self._progress(Steps(later), loaded) if later else _Next.CYCLE
 
     def _explain_wait(
         self,
@@ -417,7 +434,7 @@ class _Delivery:
         if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):
             self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
             self.waits += 1
-        return _Next.ROUND
+        return _Next.CYCLE
 
     def _begin_round(self, loaded: Loaded, steps: Steps) -> bool:
         """Let the verdict begin the held round, rerun the job or end it.
@@ -445,13 +462,13 @@ class _Delivery:
             return False
         self.has_progress |= recorded.is_new
         self.loaded = recorded.loaded
-        self.verdict = recorded.entry.key
+        self.verdict_key = recorded.entry.key
         self.pending_count += recorded.is_new and recorded.entry.is_pending
         return True
 
     def _late_losses(self, job: Job) -> tuple[End, ...]:
-        """Return the losses of VMs that were judged in the hold before the round that ended, and
-        stored after that round had begun: they are evidence about it.
+        """Return the losses of VMs that are evidence about the round that ended, although they were
+        judged while it was still held: they were stored after it had begun.
         """
         ended = job.round.number - 1
         if ended < 1:
@@ -468,10 +485,10 @@ class _Delivery:
         self.loaded = None  # the admission decides about the first zone
         if not self.deps.limits:
             kept_machines.start(job, self.fleet_deps, self.deps)
-            return _Next.ROUND
+            return _Next.CYCLE
         match admission.admit(job, self.fleet_deps, self.deps, self.lease.holder):
             case Admission.ADMITTED:
-                return _Next.ROUND
+                return _Next.CYCLE
             case Admission.WAITS:
                 return _Next.END
             case Admission.UNDECIDED:
@@ -570,7 +587,7 @@ class _Delivery:
         self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})
 
 
-def _newer(state: State, vms: tuple[Vm, ...]) -> bool:
+def _has_newer_vms(state: State, vms: tuple[Vm, ...]) -> bool:
     """Whether a later state has ordered some of the VMs.
 
     All VMs of an ended job are deleted, also those that idled while they were kept.
