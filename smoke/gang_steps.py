@@ -21,7 +21,7 @@ from smoke.submissions import (
     wait_for_state,
     wait_for_success,
 )
-from smoke.world import POLL_S, StepError, World, last_line
+from smoke.world import POLL_S, LateError, StepError, World, last_line
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -73,7 +73,7 @@ def preempt_member(world: World) -> None:
 
     try:
         world.until(have_all_saved, LINES_MAX_S, "all members have saved")
-    except StepError as error:
+    except LateError as error:
         if not asked_at:
             reason = last_line(simulated.errors) if simulated.status else str(error)
             raise StepError(f"no member of {job_id} was asked to save: {reason}") from error

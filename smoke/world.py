@@ -37,6 +37,10 @@ class StepError(Exception):
     """
 
 
+class LateError(StepError):
+    """What a step waits for has not happened in time."""
+
+
 class SkippedError(Exception):
     """A step cannot run here. The message is the reason."""
 
@@ -151,7 +155,7 @@ class World:
     def until(self, condition: Callable[[], object], within_s: float, what: str) -> None:
         """Wait until the condition holds.
 
-        Transient errors count as "not yet". Raises StepError that names `what`.
+        Transient errors count as "not yet". Raises LateError that names `what`.
         """
         deadline = time.monotonic() + within_s
         problem = ""
@@ -162,7 +166,7 @@ class World:
             except TemporaryError as error:
                 problem = f" ({error})"
             if time.monotonic() > deadline:
-                raise StepError(f"not within {within_s:.0f} s: {what}{problem}")
+                raise LateError(f"not within {within_s:.0f} s: {what}{problem}")
             time.sleep(POLL_S)
 
     def state(self, job_id: str) -> State:

@@ -38,6 +38,8 @@ class Cloud:
         self.state = a_gang()
         self.lines = lines
         self.simulated = simulated
+        self.unreadable_after = 1_000
+        """How often the log can be read."""
         self.age_s = 20.0
         self.written: list[str] = []
 
@@ -45,6 +47,9 @@ class Cloud:
         if argv[0] == "gcloud":
             self.state = a_gang(round_number=2, generation=2)
             return self.simulated
+        if self.unreadable_after == 0:
+            return Output(1, "", "the log cannot be read")
+        self.unreadable_after -= 1
         return Output(0, "\n".join(self.lines), "")
 
     def load_attempt(self, _: str) -> object:
@@ -108,6 +113,19 @@ def test_lines_of_the_members_tell_who_saved_and_whether_the_channel_asked(
 def test_simulation_that_gcloud_refuses_is_named_if_nobody_was_asked() -> None:
     world = a_world_of(Cloud(simulated=Output(1, "", "ERROR: not for Spot VMs")))
     with pytest.raises(StepError, match="not for Spot VMs"):
+        gang_steps.preempt_member(world)
+    assert "gang_save" not in world.facts
+
+
+def test_log_that_cannot_be_read_says_nothing_about_the_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gang_steps, "LINES_MAX_S", 60.0)
+    monkeypatch.setattr("smoke.world.POLL_S", 0.0)
+    cloud = Cloud(SIGNALLED)
+    cloud.unreadable_after = 1
+    world = a_world_of(cloud)
+    with pytest.raises(StepError, match="the log cannot be read"):
         gang_steps.preempt_member(world)
     assert "gang_save" not in world.facts
 
