@@ -108,6 +108,7 @@ class GoogleInstallation:
                 is_local=False,
                 report=self.report,
             ) as world:
+                world.saw("capacity_role", "created")  # the apply would have failed without it
                 self._note_invoker_check(world)
                 yield world
         finally:

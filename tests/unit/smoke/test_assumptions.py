@@ -49,6 +49,7 @@ ALL_RIGHT = {
     "log_resource": "ml_job",
     "schemas": "accept the events",
     "invoker_check": "off",
+    "capacity_role": "created",
     "disabled_api": "not reported",
     "gcloud_ml": "works",
     "tpu_nodes": "answers",
@@ -88,7 +89,6 @@ def test_each_fact_that_needs_no_tpu_is_noted_by_a_step() -> None:
     assert unread == {
         "boot_image",
         "callers_account",
-        "capacity_role",
         "console_iap",
         "elastic_round",
         "gpu_toolkit",

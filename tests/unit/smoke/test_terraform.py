@@ -103,6 +103,7 @@ def test_everything_is_destroyed_after_the_steps_and_the_state_is_deleted(tmp_pa
         assert (subject.folder / "infra" / "iam.tf").is_file()
         assert (subject.folder / "infra" / "modules" / "event_function").is_dir()
         assert world.facts["invoker_check"] == "off"
+        assert world.facts["capacity_role"] == "created"
     assert cloud.verbs == ["init", "apply", "output", "destroy"]
     assert variables[0]["TRAINMASTER_BUCKET"] == "my-project-trainmaster"
     assert variables[0]["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] == "https://api.example.com/"
