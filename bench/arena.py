@@ -51,20 +51,24 @@ from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.rules.outlook import look_out
+from trainmaster.core.rules.outlook import estimate_prospects
 from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.core.timeouts import ADVICE_KEPT
 from trainmaster_local.simulator.weather import Climate, Weather
 
 START: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 GANG: Final = 4
+"""VMs that the job needs at the same time, in one zone."""
 BAND: Final = 1.15
-"""Prices within it are one rank, as `trainmaster.cost` ranks candidates."""
+"""Prices whose ratio is at most this have one rank, as `trainmaster.cost` ranks candidates."""
 LIMIT_S: Final = 48 * 3600.0
+"""When a search is given up."""
 SWEEP_S: Final = 60.0
+"""Interval of the sweep, which continues a search that pauses."""
 READY_S: Final = 75.0
 """From the creation of a VM to its agent's report."""
 CREATION_S: Final = (8.0, 25.0)
+"""Shortest and longest time that Google needs to create the VMs."""
 VISIT_S: Final = 7200.0
 """Other jobs request VMs of each candidate every two hours."""
 ZONES: Final = (
@@ -98,10 +102,12 @@ class Market:
 
     @cached_property
     def keys(self) -> list[list[tuple[str, str]]]:
+        """Return what each candidate requests: pairs of zone and kind of machine."""
         return candidate_keys(self.plan)
 
     @cached_property
     def pools(self) -> tuple[tuple[str, TaskGroup], ...]:
+        """Return zone and VMs of each candidate."""
         return tuple(
             (zone, self.plan.at(number).groups[0])
             for number, zone in enumerate(self.plan.where.zones)
@@ -124,27 +130,33 @@ def one_region() -> Market:
 def anywhere(seed: int) -> Market:
     """Return a job with alternatives (`anyOf`).
 
-    Spot VMs cost 28 to 45 % of the others; regions differ by 20 %.
+    Spot VMs cost 28 to 45 % of the others; regions differ by 20 %. Prices have no unit: only their
+    ratios count.
     """
     rng = random.Random(f"{seed}/prices")  # noqa: S311 - as in weather
-    regions = {zone.rpartition("-")[0]: 0.0 for zone in ZONES}
+    regions = list(dict.fromkeys(_region(zone) for zone in ZONES))
     factors = {region: rng.uniform(1, 1.2) for region in regions}
     machines = {
         group.machine_type: (rng.uniform(1, 1.5), rng.uniform(0.28, 0.45)) for group in GROUPS
     }
-    found = [(group, zone, *machines[group.machine_type]) for group in GROUPS for zone in ZONES]
-    prices = [
-        base * (share if group.purchase.price.is_preemptible else 1) * factors[zone[:-2]]
-        for group, zone, base, share in found
-    ]
+    prices = []
+    for group in GROUPS:
+        base, spot_share = machines[group.machine_type]
+        share = spot_share if group.purchase.price.is_preemptible else 1
+        prices += [base * share * factors[_region(zone)] for zone in ZONES]
     ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
-    # Candidate n is option n // 9 in zone n % 9: `where.zones` has all zones for each option.
+    # With Z zones, candidate n is option n // Z in zone n % Z: `where.zones` has all zones for each
+    # option.
     candidates = tuple(Candidate(number // len(ZONES), rank) for number, rank in enumerate(ranks))
     options = tuple(Option((group,)) for group in GROUPS)
     plan = one_region().plan
     where = replace(plan.where, zones=ZONES * len(GROUPS), options=options, candidates=candidates)
     plan = replace(plan, where=where)
     return Market(plan, tuple(prices))
+
+
+def _region(zone: str) -> str:
+    return zone.rpartition("-")[0]
 
 
 @dataclass
@@ -157,10 +169,13 @@ class Search:
     weather: Weather
     market: Market
     opinion: Callable[[float], float] | None = float
-    """Makes advice of what Google says, by default the same number; None: there is no advice."""
+    """Google's chance of capacity, from 0 to 1 → the chance that the search believes: `float` keeps
+    it. None: there is no advice.
+    """
     now_s: float = 0.0
     price: float | None = None
-    """Of what was found, over the cheapest that had room; None: nothing was found."""
+    """Price of the candidate that was found, over the cheapest that had room; None: none was found.
+    """
     _failed: dict[int, float] = field(default_factory=dict)
     """When the job's own request failed last, by candidate."""
 
@@ -169,13 +184,17 @@ class Search:
         self._offsets = [self._rng.uniform(0, VISIT_S) for _ in self.market.pools]
 
     def room(self, number: int, at_s: float) -> int:
+        """Return how many VMs of a candidate could be created at that time."""
         zone, group = self.market.pools[number]
         return self.weather.room(
             zone, at_s, group.machine_type, spot=group.purchase.price.is_preemptible
         )
 
     def request(self, number: int) -> tuple[str, ...] | None:
-        """Request the gang. Return None if it is ready, else the zones that Google names."""
+        """Request the gang of a candidate.
+
+        Return None if it is ready, else the zones that Google's error names as available.
+        """
         rng = self._rng
         zone, group = self.market.pools[number]
         if self.room(number, self.now_s) >= GANG:
@@ -201,7 +220,7 @@ class Search:
 
     def outlook(self) -> tuple[Prospect, ...]:
         """Return what is known when a pass begins."""
-        return look_out(self.market.keys, self.outcomes(), at(self.now_s), self.advice())
+        return estimate_prospects(self.market.keys, self.outcomes(), at(self.now_s), self.advice())
 
     def outcomes(self) -> list[Outcome]:
         """Return what all jobs have found, the latest of each candidate."""
@@ -229,15 +248,15 @@ class Search:
         return (self.now_s - offset_s) // VISIT_S * VISIT_S + offset_s
 
     def advice(self) -> dict[tuple[str, str], float]:
-        """Return what Google says, as all jobs that ask within ten minutes get it."""
-        asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
-        said = self.weather.advice
+        """Return Google's advice, which all jobs share for `ADVICE_KEPT`."""
+        kept_s = ADVICE_KEPT.total_seconds()
+        asked_s = self.now_s // kept_s * kept_s
         opinion = self.opinion
         if opinion is None:
             return {}
         return {
             (zone, machine_kind(group, group.purchase.price)): opinion(
-                said(zone, GANG, asked_s, group.machine_type)
+                self.weather.advice(zone, GANG, asked_s, group.machine_type)
             )
             for zone, group in self.market.pools
             if group.purchase.price.has_advice
@@ -259,18 +278,19 @@ def _refusal_s(rng: random.Random) -> float:
 
 
 def oracle_s(search: Search) -> float:
-    """Return when a search that knows the weather is ready."""
-    found = LIMIT_S
+    """Return when a search that knows the weather is ready, in seconds."""
+    earliest_s = LIMIT_S
     for number, (zone, group) in enumerate(search.market.pools):
         at_s = 0.0
-        while at_s < found and search.room(number, at_s) < GANG:
+        while at_s < earliest_s and search.room(number, at_s) < GANG:
             at_s = search.weather.next_change(zone, at_s, group.machine_type)
-        found = min(found, at_s)
-    return found + sum(CREATION_S) / 2 + READY_S
+        earliest_s = min(earliest_s, at_s)
+    mean_creation_s = sum(CREATION_S) / 2
+    return earliest_s + mean_creation_s + READY_S
 
 
 def cheapest_first(search: Search) -> None:
-    """Search as SkyPilot does."""
+    """Search as SkyPilot does: pauses between two passes grow by 60 %, to five minutes at most."""
     prices = search.market.prices
     pause_s = 60.0
     order = sorted(range(len(prices)), key=prices.__getitem__)
@@ -325,6 +345,7 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
     "cheapest first": (cheapest_first, None),
     "one region": (trainmaster, float),
 }
+"""Name of the arm → how it searches, and its `Search.opinion`."""
 
 
 def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:

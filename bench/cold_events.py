@@ -32,12 +32,15 @@ from trainmaster_emulators.services.iap_issuer import IapIssuer
 PROJECT: Final = "my-project"
 BUCKET: Final = "bucket"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
+# Audience of the console's requests behind Identity-Aware Proxy (IAP), which signs in browsers
 AUDIENCE: Final = "/projects/17/locations/us-central1/services/trainmaster-console"
 NO_SERVER: Final = "http://127.0.0.1:9"
 """An address at which no server listens. A job's log that cannot be written delays nothing."""
 CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
+"""Numeric id of the VM that sends the agent's events."""
 STACK: Final = "cold"
+"""Secret in the access tokens."""
 TOKEN: Final = iam.access_token(iam.OWNER, STACK)
 JOB: Final = {
     "trainingInput": {
@@ -61,6 +64,7 @@ class World:
     variables: dict[str, str]
     """Environment variables with their addresses."""
     issuer: TokenIssuer
+    """Signs as Google does for VMs."""
     iap: IapIssuer
 
     def first_request(self, function: str, job_id: str) -> Request:
@@ -88,9 +92,8 @@ class World:
             "tune": {"version": 1, "job_id": "no_such_job"},
         }
         event = bodies.get(function, {})
-        attributes = (
-            {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
-        )
+        is_of_agent = function in ("vm_ready", "replica_exit", "maintenance")
+        attributes = {"identity": self._token(job_id)} if is_of_agent else {}
         data = base64.b64encode(json.dumps(event).encode()).decode()
         message = {"data": data, "attributes": attributes, "messageId": "1"}
         body = json.dumps(
@@ -126,13 +129,16 @@ class World:
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
+    """Run the emulators for the length of the block. `folder`: for their data and logs."""
     ports = processes.Ports()
     backend = require_backend()
     address, tls_address = ports.take_blocked_addresses(2)
+    (pubsub_address,) = ports.take_blocked_addresses(1)
+    documents = firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES))
     services = [
         storage.service(backend, folder / storage.NAME, address, tls_address),
-        firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES)),
-        pubsub.service(backend, ports.take_blocked_addresses(1)[0], folder),
+        documents,
+        pubsub.service(backend, pubsub_address, folder),
     ]
     running = [
         Running(
@@ -150,7 +156,7 @@ def world(folder: Path) -> Iterator[World]:
         stack.callback(stop, running)
         wait_ready(running, within_s=60)
         for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
-            pubsub.PubSub(services[2].address, PROJECT).create_topic(name)
+            pubsub.PubSub(pubsub_address, PROJECT).create_topic(name)
         storage.create_bucket(address, PROJECT, BUCKET)
         for server in servers:
             stack.enter_context(in_background(server))
@@ -174,8 +180,8 @@ def world(folder: Path) -> Iterator[World]:
                 "TRAINMASTER_COMPUTE_ENDPOINT": NO_SERVER,
                 "STORAGE_EMULATOR_HOST": f"http://{address}",
                 "GOOGLE_CLOUD_PROJECT": PROJECT,
-                "FIRESTORE_EMULATOR_HOST": services[1].address,
-                "PUBSUB_EMULATOR_HOST": services[2].address,
+                "FIRESTORE_EMULATOR_HOST": documents.address,
+                "PUBSUB_EMULATOR_HOST": pubsub_address,
             },
             issuer,
             iap,

@@ -52,12 +52,15 @@ MORE: Final = {
 HEAVY: Final = ("provision", "tune")
 """Functions whose own library is larger than all others."""
 START_EXTRA_S_MAX: Final = 0.15
+"""How many seconds of CPU a function's start may take beyond its bare app's."""
 EXTRA_MIB_MAX: Final = 40.0
+"""How much more memory than its bare app it may use."""
 CONSOLE_START_EXTRA_S_MAX: Final = 0.25
 CONSOLE_EXTRA_MIB_MAX: Final = 50.0
 """The console imports templates, the job format and prices, which no other function needs together.
 """
 LIGHT_MIB_MAX: Final = 160.0
+"""Most memory of a function that is not `HEAVY`."""
 ENVIRONMENTS: Final = ROOT / ".images"
 """`make bench-cold` installs each file of locked requirements into an environment in this folder.
 """
@@ -72,7 +75,7 @@ import functions_framework
 def bare(request):
     return "", 204
 """
-_IMPORT: Final = """
+_TIME_IMPORT: Final = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 began = time.process_time()
@@ -115,8 +118,12 @@ class Comparison:
 def measure(
     python: Path, folder: Path, target: str, request: Request, variables: Mapping[str, str]
 ) -> Cold:
+    """Start an app once: the function `target` of the `main.py` in `folder`.
+
+    `request`: its first event.
+    """
     environment = {"PATH": "/usr/bin:/bin", **variables}
-    imports = _import(python, folder, target, environment)
+    imports = _import_s(python, folder, target, environment)
     with started(folder, target, environment, python) as (pid, port):
         start = _cpu_s(pid)
         status = send(port, *request)
@@ -126,6 +133,7 @@ def measure(
 
 
 def measure_all(runs: int) -> dict[str, Comparison]:
+    """Return function → medians of this many runs."""
     bare: dict[str, list[Cold]] = {}
     functions: dict[str, list[Cold]] = {}
     with tempfile.TemporaryDirectory() as name, world(Path(name)) as cloud:
@@ -135,6 +143,7 @@ def measure_all(runs: int) -> dict[str, Comparison]:
             for app, function in {_bare_name(function): function for function in FUNCTIONS}.items():
                 cold = measure(_python(function), folder / app, "bare", ("GET", "/", {}, b""), {})
                 bare.setdefault(app, []).append(cold)
+            # `submit` first: the events of the others are about the job that it stores.
             for function in sorted(FUNCTIONS, key=lambda name: name != "submit"):
                 request = cloud.first_request(function, f"job_{run}")
                 cold = measure(
@@ -183,8 +192,9 @@ def _unpack(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
 
 
-def _import(python: Path, folder: Path, target: str, environment: Mapping[str, str]) -> float:
-    command = [str(python), "-I", "-c", _IMPORT, str(folder), target]
+def _import_s(python: Path, folder: Path, target: str, environment: Mapping[str, str]) -> float:
+    """Return the seconds of CPU in which an interpreter of its own loads the function."""
+    command = [str(python), "-I", "-c", _TIME_IMPORT, str(folder), target]
     done = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False
     )
@@ -242,7 +252,10 @@ def send(port: int, method: str, path: str, headers: Mapping[str, str], body: by
 
 
 def _cpu_s(pid: int) -> float:
-    """Source: proc(5): nanoseconds on a CPU, for each thread."""
+    """Return the seconds of CPU that the process and its descendants have used.
+
+    Source: proc(5), schedstat: nanoseconds on a CPU, for each thread.
+    """
     threads = (
         path for process in family(pid) for path in Path(f"/proc/{process.pid}/task").iterdir()
     )

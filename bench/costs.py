@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.core.rules.evidence import ENDS_READ
-from trainmaster.cost.operations import COMPUTE, DELETE, INVOCATION, READ, WRITE
+from trainmaster.cost.operations import (
+    COMPUTE_USD,
+    DELETE_USD,
+    INVOCATION_USD,
+    READ_USD,
+    WRITE_USD,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +91,19 @@ class PhaseCost:
     reads: Formula
     writes: Formula
     deletes: Formula
-    """Of leases."""
+    """Deletions of leases, by which only one delivery of `provision` works on a job."""
     invocations: Formula
     floor: Floor | None = None
-    """None: of a sum."""
+    """None for a sum of phases, which has no floor."""
 
     def dollars(self, size: int) -> float:
         """USD at list prices, without free tiers."""
         firestore = (
-            self.reads.at(size) * READ
-            + self.writes.at(size) * WRITE
-            + self.deletes.at(size) * DELETE
+            self.reads.at(size) * READ_USD
+            + self.writes.at(size) * WRITE_USD
+            + self.deletes.at(size) * DELETE_USD
         )
-        return firestore + self.invocations.at(size) * (INVOCATION + COMPUTE)
+        return firestore + self.invocations.at(size) * (INVOCATION_USD + COMPUTE_USD)
 
 
 PHASES: Final = {

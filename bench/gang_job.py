@@ -1,4 +1,8 @@
-"""One job of N replicas, its phases, and what each of them costs."""
+"""One job of N replicas, its phases, and what each of them costs.
+
+The benchmarks and tests/integration/cost run the phases, such as `gang.cost_of(gang.start)`, in the
+order of a job's life. The functions are the real ones; VMs and agents are models.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,9 @@ from trainmaster_local.memory.fleet import MemoryFleet
 
 JOB: Final = "gang"
 LOST: Final = ReplicaId(TaskType.WORKER, 0)
+"""The replica whose VM `lose_one` preempts."""
+TAIL: Final = "x" * 1000
+"""The last output of a program that fails."""
 PEER_FAILED: Final = {
     "type": "UnavailableError",
     "message": "Socket closed",
@@ -66,13 +73,18 @@ class Cost:
     """The cost of one phase."""
 
     seconds: float
+    """Time of the control plane, without that of the agents."""
     reads: int
+    """Documents that Firestore charges, as the next two."""
     writes: int
     deletes: int
     listings: int
+    """Calls to Compute Engine, as the next one."""
     inserts: int
     invocations: int
+    """Invocations of functions."""
     failures: int
+    """Invocations that failed."""
 
 
 class Gang:
@@ -96,7 +108,8 @@ class Gang:
 
         `meter` counts the calls of `store`; `observer` has the same documents and is not counted.
 
-        `sleep` waits in the flows.
+        `senders` makes the agents' messages. `sleep` waits in the flows. `threads`: how many
+        messages the functions handle at a time.
         """
         self.size = size
         self._senders = senders
@@ -116,6 +129,7 @@ class Gang:
         """VMs, attempts and incarnations that were reported ready."""
         self.submission = self.cost_of(self._submit)
         """What the submission and the requests for VMs cost."""
+        # Only now: the agents of new VMs report in a phase of their own, `start`.
         self._fleet.on_directive = self._report_later
 
     def cost_of(self, phase: Callable[[], None]) -> Cost:
@@ -155,15 +169,15 @@ class Gang:
         return [self._exit(vm, **fields) for vm in self._vms]
 
     def start(self) -> None:
+        """Let all agents report that their VMs are ready."""
         self.functions.run(self.reports())
         self._check_running()
 
     def lose_one(self) -> None:
+        """Preempt one VM. The programs of its peers fail, and all run again: one on a new VM."""
         (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
         peers = [vm for vm in self._vms if vm is not lost]
-        failures = [
-            self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers
-        ]
+        failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail=TAIL) for vm in peers]
         loss = self.functions.maintenance(self._message(lost, cause="preemption"))
         self._fleet.vanish(lost.name)
         self.functions.run([loss, *failures])
@@ -171,10 +185,11 @@ class Gang:
 
     def restart_one(self) -> None:
         """Let the program of the last replica fail. It starts again in its VM."""
-        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
+        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail=TAIL)])
         self._check_running()
 
     def end(self) -> None:
+        """Let all programs succeed, the chief's last, and check that no VM is left."""
         for is_worker in (True, False):
             vms = [
                 vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker
@@ -230,7 +245,7 @@ class Gang:
         return self.functions.vm_ready(self._message(vm, **({"ended": ended} if ended else {})))
 
     def _check_running(self) -> None:
-        """Fail unless every replica runs, and no directive is missing."""
+        """Raise RuntimeError unless every replica runs, and every VM has the directive to run."""
         loaded = self._observer.load_attempt(JOB)
         replicas = loaded.state.replicas if loaded else ()
         are_running = all(replica.state is ReplicaState.RUNNING for replica in replicas)
@@ -248,7 +263,7 @@ class RerunGang(Gang):
 
     def rerun(self) -> None:
         """Let the program of the last replica fail, in a job that is rerun then."""
-        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
+        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail=TAIL)])
         if self._job.attempt == 1:
             raise RuntimeError("the job was not rerun")
         self._check_running()

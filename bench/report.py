@@ -22,9 +22,11 @@ from bench.figures import Figures
 
 ROOT: Final = Path(__file__).parents[1]
 DATA: Final = ROOT / "docs" / "benchmarks.json"
+# The Python that draws plots; `make bench-peers` installs it.
 PLOTTER: Final = ROOT / "build" / "peers" / "plots" / "bin" / "python"
 OURS: Final = "Trainmaster"
-LARGEST: Final = re.compile(r"^(?P<name>.*) [NJ]=(?P<size>\d+)$")
+SIZED: Final = re.compile(r"^(?P<name>.*) [NJ]=(?P<size>\d+)$")
+"""Name of a row that was measured with N replicas or J jobs. The page shows the largest size."""
 
 
 @cache
@@ -48,6 +50,7 @@ class Row:
     loads: list[float] = field(default_factory=list)
     """The machine's load averages at the measurements."""
     on: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
+    """Date of the measurement, YYYY-MM-DD."""
     commit: str = field(default_factory=commit_of_the_code)
     """The commit whose code was measured, `COMMIT+` with changes; empty if it was not recorded."""
 
@@ -88,13 +91,17 @@ def store(
     rows = {row["name"]: row for row in data.pop("rows")}
     for row in map(asdict, measured):
         old = rows.get(row["name"], {"values": {}, "reasons": {}, "loads": []})
-        systems = row["values"].keys() | row["reasons"].keys()
-        others = {
-            key: {name: cell for name, cell in old[key].items() if name not in systems}
+        measured_systems = row["values"].keys() | row["reasons"].keys()
+        kept = {
+            key: {name: cell for name, cell in old[key].items() if name not in measured_systems}
             for key in ("values", "reasons")
         }
-        loads = (old["loads"] if others["values"] else []) + row["loads"]
-        rows[row["name"]] = row | {key: others[key] | row[key] for key in others} | {"loads": loads}
+        old_loads = old["loads"] if kept["values"] else []
+        rows[row["name"]] = row | {
+            "values": kept["values"] | row["values"],
+            "reasons": kept["reasons"] | row["reasons"],
+            "loads": old_loads + row["loads"],
+        }
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
     about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
     lines = ",\n".join(map(json.dumps, rows.values()))
@@ -123,11 +130,13 @@ def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
     )
     yield f"| | unit | {' | '.join(systems)} | n | load | on | commit |"
     yield "| --- " * (len(systems) + 6) + "|"
-    matches = [LARGEST.match(row.name) for row in rows]
+    matches = [SIZED.match(row.name) for row in rows]
+    # Rows are in the order of their sizes.
     largest = {match["name"]: int(match["size"]) for match in matches if match is not None}
     for row in rows:
-        match = LARGEST.match(row.name)
-        if match is None or int(match["size"]) == largest[match["name"]]:
+        match = SIZED.match(row.name)
+        is_shown = match is None or int(match["size"]) == largest[match["name"]]
+        if is_shown:
             count = max(map(len, row.values.values()), default=0)
             load = "" if not row.loads else f"{min(row.loads):g} to {max(row.loads):g}"
             cells = " | ".join(row.cell(system) for system in systems)

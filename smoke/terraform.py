@@ -27,12 +27,18 @@ from smoke.world import Commands, Output, ProcessCommands, StepError, World, las
 
 ROOT: Final = Path(__file__).parents[1]
 COPIED: Final = ("*.tf", ".terraform.lock.hcl")
-STATE_FILE: Final = "terraform.tfstate"
+"""Files of infra/ that the copy has."""
 FOLDERS: Final = ("modules", "schemas")
+"""Folders of infra/ that it has."""
+STATE_FILE: Final = "terraform.tfstate"
 APPLY_S: Final = 3_600.0
+"""Longest time of one Terraform command."""
 IMAGE: Final = "mirror.gcr.io/library/debian:bookworm-slim"
+"""Container image of the test's jobs."""
 WORKER_RANGE: Final = "10.128.0.0/20"
+"""IP addresses of the VMs."""
 SECOND_RANGE: Final = "10.132.0.0/20"
+"""Those of the VMs in the second region."""
 LARGE_REGIONS: Final = (
     "us-central1",
     "us-east1",
@@ -45,6 +51,7 @@ LARGE_REGIONS: Final = (
 APIS: Final = ("serviceusage", "cloudresourcemanager", "pubsub", "compute", "orgpolicy")
 """What infra/README.md asks for before the first apply."""
 APIS_S: Final = 300.0
+"""How long the test waits until they work."""
 DISABLED: Final = "SERVICE_DISABLED"
 """In gcloud's output: the API is not enabled, so the project has nothing of it."""
 
@@ -68,6 +75,7 @@ class GoogleInstallation:
     run: Commands = field(default_factory=lambda: ProcessCommands({}))
     build: Path = ROOT / "build"
     pause_s: float = 10.0
+    """Between two looks at an API that was enabled."""
     role_suffix: str = field(default_factory=lambda: f"Smoke{datetime.now(UTC):%Y%m%d%H%M}")
     """Google reserves the ids of the roles that an earlier run deleted."""
     open_world: Callable[..., AbstractContextManager[World]] = opened_world
@@ -96,6 +104,7 @@ class GoogleInstallation:
 
     @contextmanager
     def running(self) -> Iterator[World]:
+        """Install, yield the installation for the steps, and remove everything in any case."""
         self._refuse_used_project()
         self._enable_apis()
         try:
@@ -223,6 +232,9 @@ class GoogleInstallation:
         }
 
     def _note_invoker_check(self, world: World) -> None:
+        """Record whether Cloud Run checks the callers of `api` itself, for the table of
+        assumptions.
+        """
         command = ["gcloud", "run", "services", "describe", "trainmaster-api"]
         options = [f"--project={self.project}", f"--region={self.region}", "--format=json"]
         described = world.check(*command, *options)
@@ -236,9 +248,10 @@ class GoogleInstallation:
         )
 
     def _check(self, *argv: str) -> str:
+        """Return the output of a command. Raises StepError if it fails."""
         done = self.run(*argv)
         if DISABLED in done.errors and "list" in argv:
-            return ""
+            return ""  # an API that is not enabled has nothing to list
         if done.status:
             raise StepError(f"{' '.join(argv[:4])}: {last_line(done.errors)}")
         return done.text

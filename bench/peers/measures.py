@@ -1,7 +1,8 @@
-"""What is measured on each system.
+"""What is measured on each system, such as Trainmaster or Ray (`bench.peers.system`).
 
-A measure starts a program on a system, injects a fault and yields values by the name of their row
-in docs/benchmarks.md, in seconds unless the name begins with a unit. It may raise NotMeasured.
+The tables at the end name the measures; `bench.peers` runs them. A measure starts a program on a
+system, injects a fault and yields values by the name of their row in docs/benchmarks.md, in seconds
+unless the name begins with a unit. It may raise NotMeasured.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bench.peers.run import LIMIT_S, NotMeasured, Run, footprint, kill, recovery
 from bench.peers.system import STARTS_S, System
 
 Values = dict[str, float]
+"""Name of a row → its value."""
 IDLE_S: Final = 60.0
 """How long the processor time of an idle system is counted."""
 SETTLES_S: Final = 10.0
@@ -29,10 +31,13 @@ NOTICE_S: Final = 15.0
 STEPS_S: Final = 3.0
 """How long a program with a collective takes steps before a fault."""
 TRIALS: Final = 8
+"""Trials that every system's search has."""
 STOCKOUT_S: Final = 120.0
 """How long there is no other machine after the loss of one."""
 WINDOW_S: Final = 180.0
 """Time from that loss in which steps are counted."""
+STEP_AGE_S: Final = 2.0
+"""A process trains if its last step is no older."""
 COLLECTIVE: Final = "SIGKILL of a process, DDP over gloo"
 ELASTIC: Final = "a machine is lost, another one exists after 2 of 3 minutes"
 
@@ -82,7 +87,10 @@ def machine(system: System, run: Run) -> Iterator[Values]:
 
 
 def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
-    """Lose a machine of a program that trains, and have another one after a while."""
+    """Lose a machine of a program that trains, and have another one after a while.
+
+    `fewest`: with how many ranks (processes that train together) the program may go on meanwhile.
+    """
     run = replace(one, fewest=(fewest,))
     started(system, run)
     time.sleep(SETTLES_S)
@@ -156,7 +164,7 @@ def controller(system: System, run: Run) -> Iterator[Values]:
     stepping = {
         moment.pid
         for moment in run.moments
-        if moment.moment == "step" and moment.at > time.time() - 2
+        if moment.moment == "step" and moment.at > time.time() - STEP_AGE_S
     }
     name = "SIGKILL of the controller"
     yield {f"{name}: processes that train on": len(stepping & old)}
@@ -171,8 +179,10 @@ def idle(system: System, _: Run) -> Iterator[Values]:
 
 def jobs(system: System, _: Run) -> Iterator[Values]:
     """Idle, with more and more jobs that wait."""
-    for count, more in ((0, 0), (100, 100), (1000, 900)):
-        system.keep(more)
+    waiting = 0
+    for count in (0, 100, 1000):
+        system.keep(count - waiting)
+        waiting = count
         time.sleep(SETTLES_S)
         yield {
             f"{count} jobs wait: {what}": value
@@ -181,6 +191,7 @@ def jobs(system: System, _: Run) -> Iterator[Values]:
 
 
 Measure = Callable[[System, Run], Iterable[Values]]
+# Name of a measure → what measures, and the row whose cell says why there is no value
 NEXT: Final = "next step of all ranks"
 IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "exit": (exit_, f"SIGKILL of a process: {NEXT}"),
@@ -189,9 +200,7 @@ IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "notice": (notice, "notice of the end of a machine: processes that saved"),
     "trials": (trials, "eight trials of a second, two at a time: end of the last"),
 }
-"""What is measured once in each round, one system after the other, and the row that says why there
-is no value.
-"""
+"""What is measured once in each round, one system after the other."""
 AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
     "idle": (idle, "idle: processes"),
     "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),

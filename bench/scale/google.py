@@ -1,7 +1,8 @@
 """What the flows use of Google Cloud: how long calls take, and what is limited.
 
-The store and the fleet are those of `trainmaster_local.memory`. Times are assumptions, and limits
-are those of docs/scale.md, with their sources.
+`bench.scale.jobs` runs the real flows on it, in virtual time (`World`). The store and the fleet are
+those of `trainmaster_local.memory`. Times are assumptions, and limits are those of docs/scale.md,
+with their sources.
 """
 
 from __future__ import annotations
@@ -31,36 +32,44 @@ from trainmaster_local.memory.store import MemoryStore
 
 ROOT: Final = Path(__file__).parents[2]
 FIRESTORE_S: Final = 0.02
-"""A request to Firestore."""
+"""Time of a request to Firestore."""
 DECODING_S: Final = 0.0005
 """CPU time for the document of one job."""
 EVENT_CPU_S: Final = 0.02
 """CPU time of one delivery. An instance has one CPU, which its deliveries share."""
 INSERT_S: Final = 15.0
+"""From the insert of VMs until they run."""
 BOOT_S: Final = (40.0, 70.0)
 """From the insert of a VM to its agent's first report."""
 DELETION_S: Final = 30.0
+"""From the deletion of a VM until it is gone."""
 CALL_S: Final = 0.5
-"""A call to Compute Engine that no operation follows."""
+"""Time of a call to Compute Engine that no operation follows."""
 CHANGE_S: Final = 1.0
-"""A change of a VM, its operation included."""
+"""Time of a change of a VM, its operation included."""
 SETTLE_S: Final = 3.0
 """How long a delivery waits for a deletion (`trainmaster.gcp.compute_fleet.fleet`)."""
 
+# Quotas of Compute Engine, per region and minute
 CHANGES_MAX: Final = 1_500
 READS_MAX: Final = 1_500
 EXCLUDED_MAX: Final = 750_000
+"""Resources that lists pass over, because their filter excludes them."""
 EXCLUDED_FREE: Final = 10_000
-"""Compute Engine, per region and minute. A list that excludes `EXCLUDED_FREE` resources is free."""
+"""A list that excludes no more than these does not count against `EXCLUDED_MAX`."""
 BACKOFF_S: Final = (1.0, 2.0, 4.0, 8.0, 8.0, 7.0)
 """What the client waits before it repeats a refused call (`trainmaster.gcp.compute_fleet.errors`).
 """
 REDELIVERY_S: Final = (1.0, 60.0)
+"""Shortest and longest time until Pub/Sub delivers a message again that a function refused. It
+doubles with each delivery.
+"""
 DELIVERIES_MAX: Final = 100
-"""Of one message (infra/modules/event_function)."""
+"""Deliveries of one message (infra/modules/event_function)."""
 FUNCTION: Final = re.compile(
     r"^ +\w+ += \{ topics = \[(.*?)\].* concurrency = (\d+), max_instances = (\d+)"
 )
+"""A function's line in infra/functions.tf: topics, deliveries per instance, instances."""
 MINUTE_S: Final = 60.0
 
 
@@ -71,7 +80,7 @@ class Peaks:
     span_s: float
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     largest: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Name → sum, and the span's begin."""
+    """Name → its largest sum, and the virtual time at which that second or minute began."""
     begin_s: float = 0.0
 
     def add(self, now_s: float, name: str, amount: float) -> None:
@@ -103,6 +112,7 @@ class Firestore:
 
     @property
     def port(self) -> Store:
+        """Return this object as the port: `__getattr__` has the methods, which mypy cannot see."""
         return cast("Store", self)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -119,7 +129,7 @@ class Firestore:
                 return self._pages(name, result)
             reads = documents_read(name, args, result)
             self._count(name, reads, documents_written(name, args, result))
-            self.counts.deletes += name == "release_lease"
+            self.counts.deletes += name == "release_lease"  # the only call that deletes a document
             return result
 
         return call
@@ -184,12 +194,13 @@ class Compute(MemoryFleet):
         del tpu_zones
         self.calls["listings"] += 1
         keys = self._keys[job_id]
-        (region,) = {_region(zone) for zone in zones}
-        self._use(region, "reads", 1, READS_MAX)
-        for each, vms in list(self._in_region.items()):
-            excluded = vms - (len(keys) if each == region else 0)
+        (job_region,) = {_region(zone) for zone in zones}
+        self._use(job_region, "reads", 1, READS_MAX)
+        # A listing is one of the whole project with a filter: it passes over the VMs of all others.
+        for region, vms in list(self._in_region.items()):
+            excluded = vms - (len(keys) if region == job_region else 0)
             if excluded > EXCLUDED_FREE:
-                self._use(each, "excluded", excluded, EXCLUDED_MAX)
+                self._use(region, "excluded", excluded, EXCLUDED_MAX)
         self.world.pause(CALL_S)
         return tuple(self._vms[key][1] for key in keys)
 
@@ -250,7 +261,7 @@ class Compute(MemoryFleet):
         self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus
     ) -> None:
         super()._add_vm(job, create, name, metadata, status)
-        self._metadata.clear()
+        self._metadata.clear()  # nothing here reads it
         self._keys[job.set_id][name, create.zone] = None
         self._in_region[_region(create.zone)] += 1
         self.vms_max = max(self.vms_max, len(self._vms))
@@ -265,7 +276,7 @@ class Compute(MemoryFleet):
     def _use(self, region: str, quota: str, amount: float, limit: float) -> None:
         """Use up a part of a quota. Wait as the client does, if Compute Engine refuses."""
         for wait_s in (*BACKOFF_S, 0.0):
-            if self._is_left(region, quota, amount, limit):
+            if self._take(region, quota, amount, limit):
                 self.per_minute.add(self.world.now_s, f"{quota} in {region}", amount)
                 return
             self.refused[quota] += 1
@@ -273,7 +284,8 @@ class Compute(MemoryFleet):
         self.failed[quota] += 1
         raise RateLimitError(f"the quota of {quota} in {region} is used up")
 
-    def _is_left(self, region: str, quota: str, amount: float, limit: float) -> bool:
+    def _take(self, region: str, quota: str, amount: float, limit: float) -> bool:
+        """Use up a part of this minute's quota. Return False, and take nothing, if less is left."""
         minute = self.world.now_s // MINUTE_S
         if minute != self._minute:
             self._used.clear()
@@ -296,7 +308,7 @@ class Load:
     deliveries: int = 0
     failures: int = 0
     dead: int = 0
-    """Messages whose deliveries were used up."""
+    """Messages that were dropped after `DELIVERIES_MAX` deliveries."""
     late_max_s: float = 0.0
     """The longest time from a message's publication to its first delivery."""
 
@@ -310,6 +322,7 @@ class Functions(MemoryBus):
         self.loads: defaultdict[str, Load] = defaultdict(Load)
         self.handlers: Mapping[str, Callable[[Message], None]] = {}
         self.slots: dict[str, Slots] = {}
+        """Topic → the deliveries that its function can work on at a time."""
         self._instances: dict[str, int] = {}
         for names, places, instances in functions():
             for topic in names:
@@ -344,8 +357,9 @@ class Functions(MemoryBus):
             if number == DELIVERIES_MAX:
                 load.dead += 1
                 return
-            shortest, longest = REDELIVERY_S
-            delay_s = min(longest, shortest * 2.0 ** min(number - 1, 10))
+            shortest_s, longest_s = REDELIVERY_S
+            doublings = min(number - 1, 10)  # more would exceed the longest time anyway
+            delay_s = min(longest_s, shortest_s * 2.0**doublings)
             self.world.after(delay_s, partial(self._deliver, message, published_s, number + 1))
 
 

@@ -1,4 +1,8 @@
-"""An installation with its jobs: agents and programs that follow a script, and nothing fails."""
+"""An installation with its jobs: agents and programs that follow a script, and nothing fails.
+
+`bench.scale` submits jobs and reads the counts. Functions, flows and rules are the real ones; time,
+Google Cloud and VMs are models (`virtual_time`, `google`).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,11 @@ from trainmaster.wiring.fleet import THREADS
 from trainmaster_local.simulator.world.event_sender import REPEAT_S, event_body
 
 SWEEP_S = 60.0
+"""Interval of Cloud Scheduler's calls of the sweep."""
 CHIEF_LATER_S = 3.0
 """How long the chief's program runs after the last worker's, as it writes the model."""
 READ_S = (0.2, 1.0)
-"""Until an agent has acted on its directive."""
+"""Shortest and longest time until an agent has acted on its directive."""
 
 
 @dataclass
@@ -101,7 +106,7 @@ class Installation:
         self.world.after(SWEEP_S, self._sweep)
 
     def _direct(self, job_id: str, vm: Vm) -> None:
-        """Let the VM's agent follow its directive."""
+        """Let the VM's agent follow its directive: under `hold` it only reports vm-ready."""
         if vm.directive is None:
             return
         if vm.directive.action is DirectiveAction.HOLD:
@@ -109,10 +114,11 @@ class Installation:
         elif vm.directive.action is DirectiveAction.RUN:
             self._later(READ_S, partial(self._run, job_id, vm))
 
-    def _later(self, seconds: tuple[float, float], action: Callable[[], None]) -> None:
-        self.world.after(random.uniform(*seconds), action)  # noqa: S311 - no secret
+    def _later(self, span_s: tuple[float, float], action: Callable[[], None]) -> None:
+        self.world.after(random.uniform(*span_s), action)  # noqa: S311 - no secret
 
     def _run(self, job_id: str, vm: Vm) -> None:
+        """Run the VM's program, and report its success."""
         self.started_s.setdefault(job_id, self.world.now_s)
         end = {"cause": "process", "exit_status": 0, "metric": {"value": 0.5, "step": 1}}
         left_s = self.run_s if self.ends_at_s is None else self.ends_at_s - self.world.now_s

@@ -136,8 +136,8 @@ class Installation:
         self._bus = MemoryBus(clock=lambda: self.now)
         self._fleet = MemoryFleet(clock=lambda: self.now)
         job_log = MemoryJobLog()
-        # By instance id of each VM whose agent runs: how its last program ended by itself; empty:
-        # it did not.
+        # Instance id of each VM whose agent runs → how its last program ended by itself; empty: it
+        # did not.
         self._ends: dict[str, dict[str, Any]] = {}
         self._deps = CreationDeps(
             self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=job_log
@@ -248,17 +248,20 @@ class Installation:
         self._deliver(topics.VM_READY, data)
 
     def _running(self, state: State, vm: Vm) -> dict[str, int]:
-        """Return the incarnation of the VM's program: under `hold` that of the round before, which
-        may fail yet.
+        """Return attempt and incarnation of the VM's program.
 
-        Raises PermanentError if that program had no start, or ended by itself.
+        Under `hold`, in which a round (common start of all peers) is prepared, it is the program of
+        the round before, which may fail yet. Raises PermanentError if that program never started,
+        or has ended by itself.
         """
         directive = _directive(vm)
         if not _is_held(vm):
             return {"attempt": directive.attempt, "incarnation": directive.incarnation}
         running = {"attempt": directive.attempt, "incarnation": directive.incarnation - 1}
         ended = self._ends.get(vm.instance_id)
-        if ended is None or running["incarnation"] == 0 or (ended and _key(ended) >= _key(running)):
+        never_started = ended is None or running["incarnation"] == 0
+        has_ended = ended and _key(ended) >= _key(running)
+        if never_started or has_ended:
             raise PermanentError(
                 f"{state.job.job_id}: no program of {vm.replica_id} runs; call `start` first"
             )

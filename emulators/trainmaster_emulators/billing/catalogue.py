@@ -1,4 +1,5 @@
-"""SKUs as Cloud Billing's catalogue describes them.
+"""SKUs as Cloud Billing's catalogue describes them: what `server` lists, one price for each kind of
+resource in each place.
 
 The JSON has Google's structure. The prices are examples, close to the list prices of November 2026.
 For each price there are also SKUs with similar descriptions that jobs do not use: custom machines,
@@ -13,6 +14,7 @@ from typing import Final
 
 from trainmaster_emulators.rest.api_errors import Json
 
+# Ids of services. Source: Cloud Billing's list of services.
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
 STORAGE: Final = "95FF-2EF5-5EA1"
@@ -54,6 +56,7 @@ _ACCELERATORS: Final = (
     ("TpuV6e", "TPU", 2.7, 1.215),
 )
 _DISKS: Final = (
+    # description, resource group, tiers: from which amount of GiB on, USD per GiB and month
     ("Storage PD Capacity", "PDStandard", ((0, 0.0), (30, 0.04))),  # 30 GiB a month are free
     ("Balanced PD Capacity", "SSD", ((0, 0.1),)),
     ("SSD backed PD Capacity", "SSD", ((0, 0.17),)),
@@ -69,6 +72,7 @@ def skus(service: str) -> tuple[Json, ...]:
 
 
 def _compute() -> Iterator[Json]:
+    """Yield the SKUs of Compute Engine. Those that jobs do not use have other, invented prices."""
     for place, regions in PLACES.items():
         factor = 1.0 if place == "Americas" else _EUROPE
         for name, groups, on_demand, spot in _SERIES:
@@ -181,6 +185,11 @@ def _tiered(
     tiers: tuple[tuple[float, float], ...],
     service: str = COMPUTE,
 ) -> Json:
+    """Return a SKU whose price depends on the amount.
+
+    `category`: resource family, resource group and usage type. `tiers`: from which amount on, USD
+    per unit.
+    """
     family, group, usage = category
     digest = hashlib.sha256(f"{description} {regions}".encode()).hexdigest().upper()
     sku_id = f"{digest[:4]}-{digest[4:8]}-{digest[8:12]}"

@@ -231,6 +231,7 @@ class Cloud:
         act: Callable[[Operation, Instance], None],
         check: Callable[[Instance], None] = lambda _: None,
     ) -> Operation:
+        """Check a request and begin what it asks for, once for each `request_id`."""
         with self.instances.lock:
             earlier = self.operations.find_by_request(request_id)
             if earlier:

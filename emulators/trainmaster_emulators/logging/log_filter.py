@@ -1,5 +1,5 @@
 """The Logging query language, as far as gcloud and `trainmaster` use it, translated to an SQL
-condition.
+condition on the table of `entries`: the JSON of an entry, and the columns named below.
 
 `=` compares and `:` searches text without regard to case; `=~` searches for a regular expression,
 with regard to case; `field:*` tests whether the field exists. Times, severities and numbers are

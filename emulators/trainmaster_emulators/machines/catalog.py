@@ -32,6 +32,7 @@ REGIONS: Final[Mapping[str, str]] = {
     "asia-east1": "abc",
     "asia-southeast1": "abc",
 }
+"""Region → the last letters of its zones."""
 
 _SIZES: Final[Mapping[str, tuple[int, ...]]] = {
     "n2-standard": (2, 4, 8, 16, 32, 48, 64, 80, 96, 128),

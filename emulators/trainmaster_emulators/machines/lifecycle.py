@@ -40,6 +40,11 @@ PREEMPTION_NOTICE_S: Final = 30.0
 
 
 class Lifecycle:
+    """What happens to VMs: requests of the API (`compute.cloud`), and faults.
+
+    Public methods return at once; their operation ends when the thread has done the work.
+    """
+
     def __init__(
         self,
         operations: OperationStore,
@@ -114,7 +119,8 @@ class Lifecycle:
             instance.metadata_tree.put("instance/preempted", "TRUE")
         if instance.status in BEING_CREATED:
             instance.preemption = operation
-            boot = instance.boots + 1  # if this is too late to keep it from being powered on
+            # If it is too late to keep the VM from being powered on, this boot is ended.
+            boot = instance.boots + 1
             self._spawn(self._preempt, operation, instance, boot, 0, PREEMPTION_NOTICE_S)
             return operation
         ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0

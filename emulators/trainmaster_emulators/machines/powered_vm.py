@@ -32,6 +32,7 @@ is killed.
 """
 SERIAL_BYTES_MAX: Final = 1 << 20
 """Source: getSerialPortOutput returns at most the last 1 MB of a port's output."""
+# An argument by which the agent's command line is recognized
 _AGENT: Final = re.compile(r"(^|/)agent\.pyz?$")
 
 

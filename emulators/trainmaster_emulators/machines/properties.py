@@ -37,7 +37,9 @@ DEEP_LEARNING_GB: Final = 50
 Source: "Create a Deep Learning VM instance", boot disk size.
 """
 _DEEP_LEARNING: Final = "deeplearning-platform-release/"
+"""Part of the names of these images: their project."""
 CLOUD_PLATFORM_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+# Fields that this emulator returns as they were requested
 _SHOWN: Final = (
     "description",
     "tags",
@@ -66,6 +68,7 @@ class Properties:
     shown: Json
     """Fields of the request that the resource shows unchanged."""
     resource_policies: tuple[str, ...] = ()
+    """Names, such as that of a placement policy."""
 
     @property
     def attachment(self) -> str:
@@ -118,6 +121,7 @@ def parse_properties(
 
 
 def parse_machine_type(body: Json, zone: str, catalog: Catalog) -> str:
+    """Return the machine type's name. Raises ApiError if the zone does not have it."""
     name = basename(str(body.get("machineType") or ""))
     if not name:
         raise required("resource.machineType")
@@ -144,7 +148,8 @@ def parse_accelerators(
             raise invalid("resource.guestAccelerators[0].acceleratorType", kind, why)
         attached.append((kind, int(requested.get("acceleratorCount", 1))))
     built_in = catalog.accelerators_of(zone, machine_type)
-    if attached and not (built_in == tuple(attached) or machine_type.startswith("n1-")):
+    is_attachable = machine_type.startswith("n1-")  # no other family takes GPUs of one's choice
+    if attached and built_in != tuple(attached) and not is_attachable:
         message = (
             f"[{attached[0][0]}, {machine_type}] features are not compatible for creating instance."
         )

@@ -45,7 +45,10 @@ _SCHEMA: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
+    """What is known about a metric: the fields of Google's MetricDescriptor."""
+
     metric: str
+    """Its type, such as `custom.googleapis.com/…`."""
     kind: str
     value_type: str
     unit: str
@@ -63,7 +66,7 @@ class Descriptor:
 
 
 class SeriesStore:
-    """Thread-safe; statements run one at a time."""
+    """What `server` writes and reads. Thread-safe; statements run one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -86,7 +89,8 @@ class SeriesStore:
         with self._lock:
             rows = self._database.execute("SELECT * FROM descriptors ORDER BY type").fetchall()
         return [
-            Descriptor(row[0], row[1], row[2], row[3], tuple(json.loads(row[4]))) for row in rows
+            Descriptor(metric, kind, value_type, unit, tuple(json.loads(labels)))
+            for metric, kind, value_type, unit, labels in rows
         ]
 
     def read(

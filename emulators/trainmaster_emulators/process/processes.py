@@ -22,12 +22,14 @@ from trainmaster_emulators.process import vm_container_engine
 
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 KILL_MAX_S: Final = 10.0
+"""How long `kill_stack` repeats its signals."""
 
 # Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the
 # port of a function that is being restarted. Source: net.ipv4.ip_local_port_range.
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
 BLOCK_PORTS: Final = 64
+"""Ports of one stack."""
 BROWSER_BLOCKED_PORTS: Final = (
     6665,
     6666,
@@ -53,6 +55,7 @@ BLOCK_NETWORK: Final = "127.84"
 blocked ports.
 """
 BLOCK_HOSTS: Final = 250
+"""Addresses of that network in which the last byte alone differs."""
 
 # Variables that direct clients to a project, an account or another stack. Services do not inherit
 # them from the shell.

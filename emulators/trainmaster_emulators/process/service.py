@@ -19,9 +19,13 @@ from trainmaster_emulators.process.loopback import responds
 from trainmaster_emulators.process.state import StackError
 
 PROBE_S: Final = 1.0
+"""Longest wait for an answer to the question whether a service is ready."""
 POLL_S: Final = 0.05
+"""Time between two such questions."""
 STOP_S: Final = 5.0
+"""How long services may take to end after SIGTERM."""
 TAIL_BYTES: Final = 2_000
+"""How much of a log an error quotes."""
 BACKLOG: Final = 128
 """Calls that wait in a socket. Each of Pub/Sub's subscriptions has two at a time."""
 

@@ -1,9 +1,11 @@
 """The configuration (StackConfig), the published state (StackState) and the state directory of a
-stack.
+local stack.
+
+`stack.supervisor` starts the stack's processes and writes its state; commands and clients read it.
 
 STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           lock         locked by the supervisor while it runs: a stack is up if and only if this
-                       file is locked, and the directory is private (`distrust`)
+                       file is locked, and the directory is private (`reason_for_distrust`)
           logs/        one file per process
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT
@@ -38,6 +40,7 @@ from trainmaster_emulators.realism.call_access import INFRA
 STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
+"""Folder of the log files."""
 ALREADY_UP: Final = 75
 """Exit status of a supervisor if another one holds this directory.
 
@@ -61,7 +64,7 @@ PRIVATE: Final = 0o700
 It contains an access token, the key of a certificate authority, and the VMs' disks.
 """
 PRIVATE_FILE: Final = 0o600
-OTHERS: Final = 0o077
+OTHERS_BITS: Final = 0o077
 """Permission bits of the group and of all other users."""
 SETTINGS_OF_SHELL: Final = (
     "allowed_resources",
@@ -246,11 +249,13 @@ class StackState(_StateModel):
     """Why the stack failed."""
     config: StackConfig
     backend: str
+    """The BackendKind that runs Google's emulators."""
     supervisor_pid: int
     supervisor_started_at: float
     started_at: float
     """Seconds since the epoch."""
     ready_after_s: float | None = None
+    """Seconds that the start took; None: it has not ended."""
     endpoints: Endpoints
     services: dict[str, ServiceState] = {}
 
@@ -259,10 +264,11 @@ def read(state_dir: Path) -> StackState | None:
     """Return the last state of the directory's stack, whether it is up or not; None if there was no
     stack.
 
-    Raises StackError for a directory that `distrust` names, and for a file that cannot be read.
+    Raises StackError for a directory with a `reason_for_distrust`, and for a file that cannot be
+    read.
     """
     try:
-        reason = distrust(state_dir)
+        reason = reason_for_distrust(state_dir)
         if reason:
             raise StackError(reason)
         return StackState.model_validate_json((state_dir / STATE_FILE).read_bytes())
@@ -285,7 +291,7 @@ def write(state_dir: Path, state: StackState) -> None:
     temporary.replace(target)
 
 
-def distrust(state_dir: Path) -> str:
+def reason_for_distrust(state_dir: Path) -> str:
     """Return why the directory is not taken for one that `trainmaster local up` made; empty: it is.
 
     Its file names programs to stop and addresses to upload to, and the working directory may come
@@ -308,7 +314,7 @@ def distrust(state_dir: Path) -> str:
             return f"{path} is not used: it is a symbolic link, or no file of a local stack"
         if found.st_uid != os.geteuid():
             return f"{path} is not used: it belongs to another user"
-        if found.st_mode & OTHERS:
+        if found.st_mode & OTHERS_BITS:
             return (
                 f"{path} is not used: its permissions admit other users, so `trainmaster local up`"
                 " did not make it. Start a stack of your own"
@@ -321,7 +327,7 @@ def is_up(state_dir: Path) -> bool:
     stack.
     """
     try:
-        if distrust(state_dir):
+        if reason_for_distrust(state_dir):
             return False
         with lock(state_dir, create=False):
             return False
@@ -381,19 +387,19 @@ def is_named_by_user(state_dir: Path) -> bool:
 def last_state_dir() -> Path | None:
     """Return the directory of the last `up`; None: there was none."""
     try:
-        return Path(_last_stack().read_text(encoding="utf-8"))
+        return Path(_last_stack_file().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 
 
 def remember_state_dir(state_dir: Path) -> None:
     """Let `find_state_dir` find this directory's stack from any folder, while it runs."""
-    file = _last_stack()
+    file = _last_stack_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(str(state_dir), encoding="utf-8")
 
 
-def _last_stack() -> Path:
+def _last_stack_file() -> Path:
     return (
         Path(os.environ.get(STATE_HOME_VARIABLE) or Path.home() / ".local" / "state")
         / "trainmaster"

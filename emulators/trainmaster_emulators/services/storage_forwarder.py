@@ -46,9 +46,11 @@ STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
 JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/storage/", "/resumable/")
 BUCKET_LAYOUT: Final = re.compile(r"^(/storage/v1/b/[^/?]+)/storageLayout(\?.*)?$")
 CHUNK_BYTES: Final = 1 << 18
+"""Largest piece of a body that is in memory at a time."""
 UPSTREAM_TIMEOUT_S: Final = 150.0
 """Longer than a call that waits for an operation of Compute Engine."""
 IDLE_TIMEOUT_S: Final = 300.0
+"""When a client's connection without a request is closed."""
 # Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled
 # by the proxy.
 HOP_HEADERS: Final = frozenset(
@@ -178,9 +180,10 @@ class StorageHandler(ForwardingHandler):
     def _send_upstream(
         self, address: tuple[str, int], path: str, *, keeps_host: bool = False
     ) -> http.client.HTTPResponse:
-        """Forward the request.
+        """Forward the request, with its body as a stream.
 
-        The body is streamed. Only fake-gcs-server accepts names of Google's as the host.
+        `keeps_host`: whether the Host header stays. Only fake-gcs-server accepts Google's names in
+        it.
         """
         if self._upstream is not None and (self._upstream.host, self._upstream.port) != address:
             self._disconnect()
@@ -213,6 +216,10 @@ class StorageHandler(ForwardingHandler):
             for piece in read_exactly(self.rfile, int(self.headers.get("Content-Length", "0"))):
                 upstream.send(piece)
 
+    def _location(self, value: str, host: str) -> str:
+        """Return a `Location` header with which a client of this host continues its upload here."""
+        return public_location(value, host, self.server.storage)
+
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
         """Return the response to the client.
 
@@ -222,7 +229,7 @@ class StorageHandler(ForwardingHandler):
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
             if name.lower() == "location":
-                self.send_header(name, public_location(value, host, self.server.storage))
+                self.send_header(name, self._location(value, host))
             elif name.lower() not in HOP_HEADERS:
                 self.send_header(name, value)
         bodiless = self.command == "HEAD" or response.status in (204, 304)

@@ -50,7 +50,9 @@ from trainmaster_emulators.services import functions_host, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, service_plan
 
 POLL_S: Final = 0.1
+"""How often it looks for services that have ended."""
 BACKOFF_FIRST_S: Final = 0.1
+"""Delay of the second of two restarts in a row; each further one waits twice as long."""
 BACKOFF_MAX_S: Final = 5.0
 STABLE_S: Final = 10.0
 """A service that ran for longer than this is restarted without a delay."""
@@ -121,8 +123,9 @@ class Supervisor:
         for function in functions:
             self._launch(function)
         self._write()
-        used_below = (pubsub.NAME, storage.NAME, service_plan.BILLING)
-        emulators = [self._running[name] for name in used_below if name in self._running]
+        # The next calls need these; the others go on starting meanwhile.
+        needed = (pubsub.NAME, storage.NAME, service_plan.BILLING)
+        emulators = [self._running[name] for name in needed if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
         with ThreadPoolExecutor() as pool:
             buckets = pool.submit(self._create_buckets, planned.endpoints)

@@ -33,7 +33,11 @@ Forget = Callable[[Node], None]
 
 
 class Lifecycle:
-    """`forget` frees a node's name."""
+    """What happens to nodes: requests (`cloud`, `resource_queue`), and faults (`control`).
+
+    Public methods return at once; the operation ends when the thread has done the work. `forget`
+    frees a node's name.
+    """
 
     def __init__(
         self,
@@ -103,6 +107,7 @@ class Lifecycle:
         )
 
     def maintain(self, node: Node, notice_s: float | None) -> None:
+        """Announce maintenance, which ends a node: Cloud TPU migrates none."""
         put_metadata(node, "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
 
@@ -129,10 +134,16 @@ class Lifecycle:
         only_if: NodeState | None = None,
         after_s: float = 0,
     ) -> None:
+        """Run a step under the node's lock, after `after_s` seconds.
+
+        `only_if`: the state in which the node must be then; otherwise nothing happens.
+        """
+
         def transition() -> None:
             time.sleep(after_s)
             with node.transition_lock:
-                result = self._run_step(node, step) if only_if in (None, node.state) else EMPTY
+                is_possible = only_if in (None, node.state)
+                result = self._run_step(node, step) if is_possible else EMPTY
             if operation is not None:
                 self.operations.finish(operation, result)
 
@@ -165,7 +176,7 @@ class Lifecycle:
             self._start_up(node)
         except (ApiError, OSError, StatusError) as failure:
             if node.state is NodeState.PREEMPTED:
-                raise
+                raise  # the node stays, although its creation has failed
             self.hosts.power_off(node.hosts, 0)
             node.deleted = True
             self._forget(node)

@@ -238,11 +238,11 @@ def down(state_dir: StateDir = None) -> None:
     say(f"stopped the stack in {folder}" if stack.stop(folder) else f"no stack is up in {folder}")
 
 
-def _faults(state_dir: Path | None) -> FaultClient:
+def _fault_client(state_dir: Path | None) -> FaultClient:
     return FaultClient(stack.find(state.find_state_dir(state_dir)))
 
 
-def _vm(job_or_vm: str, replica: str | None) -> str:
+def _vm_name(job_or_vm: str, replica: str | None) -> str:
     """Return the name of the VM: that of the job's replica, or the given one."""
     if replica is None:
         return job_or_vm
@@ -259,8 +259,8 @@ def preempt(
     job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
 ) -> None:
     """Preempt a replica's VM, as Google preempts Spot VMs: also one that is being created."""
-    vm = _vm(job, replica)
-    _faults(state_dir).preempt(vm, notice)
+    vm = _vm_name(job, replica)
+    _fault_client(state_dir).preempt(vm, notice)
     say(f"{vm}: preempted")
 
 
@@ -269,16 +269,16 @@ def maintenance(
     job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
 ) -> None:
     """Announce host maintenance. A VM that can migrate live continues; any other ends."""
-    vm = _vm(job, replica)
-    _faults(state_dir).maintenance(vm, notice)
+    vm = _vm_name(job, replica)
+    _fault_client(state_dir).maintenance(vm, notice)
     say(f"{vm}: under maintenance")
 
 
 @app.command()
 def crash(job: JobOrVm, replica: Replica = None, state_dir: StateDir = None) -> None:
     """End a VM by a host error, at once and without notice."""
-    vm = _vm(job, replica)
-    _faults(state_dir).crash(vm)
+    vm = _vm_name(job, replica)
+    _fault_client(state_dir).crash(vm)
     say(f"{vm}: crashed")
 
 
@@ -290,21 +290,21 @@ def kill(
     state_dir: StateDir = None,
 ) -> None:
     """Signal the training program of a replica. Its VM runs on."""
-    vm = _vm(job, replica)
-    _faults(state_dir).kill_program(vm, signal_name.upper().removeprefix("SIG"))
+    vm = _vm_name(job, replica)
+    _fault_client(state_dir).kill_program(vm, signal_name.upper().removeprefix("SIG"))
     say(f"{vm}: {signal_name} sent to its program")
 
 
 @app.command()
 def unreachable(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones not answer: lists say so, and calls fail. VMs run on."""
-    print_json(_faults(state_dir).change(unreachable_zones=zones))
+    print_json(_fault_client(state_dir).change(unreachable_zones=zones))
 
 
 @app.command()
 def stockout(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones have no capacity."""
-    print_json(_faults(state_dir).change(stockout_zones=zones))
+    print_json(_fault_client(state_dir).change(stockout_zones=zones))
 
 
 @app.command()
@@ -313,7 +313,7 @@ def quota(
     state_dir: StateDir = None,
 ) -> None:
     """Let the quota be used up in exactly these regions."""
-    print_json(_faults(state_dir).change(quota_regions=regions))
+    print_json(_fault_client(state_dir).change(quota_regions=regions))
 
 
 @app.command()
@@ -322,11 +322,11 @@ def slow(
     state_dir: StateDir = None,
 ) -> None:
     """Delay each step of a VM's start and end."""
-    print_json(_faults(state_dir).change(slow_s=seconds))
+    print_json(_fault_client(state_dir).change(slow_s=seconds))
 
 
 @app.command("clear-faults")
 def clear_faults(state_dir: StateDir = None) -> None:
     """End the lasting faults: stockout, quota, slow, unreachable."""
-    _faults(state_dir).clear()
+    _fault_client(state_dir).clear()
     say("no faults")

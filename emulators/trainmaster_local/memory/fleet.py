@@ -53,14 +53,16 @@ class MemoryFleet:
     """Id of the machine set, and VM."""
     _metadata: dict[_Key, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
+    """Key of a request → its outcome, which a repeated request gets again."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _queue_keys: dict[_Key, str] = field(default_factory=dict)
     """Queued slice → key of the request that put it into the queue."""
     _heartbeats: dict[str, datetime] = field(default_factory=dict)
-    """By instance id."""
+    """Instance id → time of the last heartbeat."""
     _metrics: dict[str, str] = field(default_factory=dict)
-    """By instance id."""
+    """Instance id → the text that its agent reported last."""
     _last_number: int = 1000
+    """The latest instance id."""
 
     def copy(self) -> MemoryFleet:
         """Return an independent fleet with the same VMs, for a search that branches."""
@@ -144,7 +146,7 @@ class MemoryFleet:
             if (name, create.zone) in self._vms
         }
         if any(vm.vm_generation != create.vm_generation for vm in existing.values()):
-            return Pending()
+            return Pending()  # a VM of another generation has the name, and is deleted first
         missing = [name for name in create.names if name not in existing]
         fitting = missing[: self._capacity_left(create.zone, len(missing))]
         is_part_enough = create.partial and len(fitting) > 0
@@ -244,7 +246,7 @@ class MemoryFleet:
         return "", start
 
     def admit(self, name: str) -> None:
-        """Give the queued slice its capacity: it is now running."""
+        """Give the queued slice its capacity: it is now running, and has the id of a new node."""
         with self._lock:
             self._last_number += 1
             vm = replace(

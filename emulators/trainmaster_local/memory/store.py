@@ -44,7 +44,10 @@ from trainmaster_local.memory.leases import Leases
 from trainmaster_local.memory.stored_job import StoredJob
 
 JOB = "job"
-"""Key of the job's version among the tokens. Replicas have their own keys."""
+"""Key of the job's version among the tokens.
+
+Those of the others are a replica's `key`, and `MACHINES` for the machine set.
+"""
 
 
 class MemoryStore(Incidents, Leases):
@@ -130,7 +133,7 @@ class MemoryStore(Incidents, Leases):
         if machines is None:
             return
         current = self._machine_sets.get(machines.set_id)
-        _check(current.version if current else None, tokens.get(MACHINES), machines.set_id)
+        _check_version(current.version if current else None, tokens.get(MACHINES), machines.set_id)
 
     def _add_job(self, change: Change, job_id: str) -> StoredJob:
         if change.job is None:
@@ -245,8 +248,8 @@ class MemoryStore(Incidents, Leases):
             entries: list[LedgerEntry] = []
             for stored in self._jobs.values():
                 entries.extend(stored.ledger.values())
-        is_open = [entry for entry in entries if entry.is_notification_pending]
-        return tuple(is_open[:limit])
+        open_entries = [entry for entry in entries if entry.is_notification_pending]
+        return tuple(open_entries[:limit])
 
     def live_jobs(self) -> LiveJobs:
         with self._lock:
@@ -343,16 +346,18 @@ class MemoryStore(Incidents, Leases):
         return len([replica for replica in of_attempt if replica.state in states])
 
     def owner_of_vm(self, name: str) -> VmOwner | None:
-        parts = name.rsplit("-", 3)  # a VM's name ends with hash, task type and index
+        # A VM's name ends with the hash of a job's id, task type and index.
+        parts = name.rsplit("-", 3)
         vm_hash = parts[-3] if len(parts) > 2 else ""  # noqa: PLR2004
-        # The VMs of a machine set keep the name of the job that created them, whichever has them.
+        # The VMs of a machine set keep the name of the job that created them, whichever job runs on
+        # them now.
         with self._lock:
             for job_id in self._ids_by_hash.get(vm_hash, ()):
                 job = self._jobs[job_id].job
                 if job.machines is not None and is_vm_of(name, job_id):
                     machines = self._machine_sets.get(job_id)
                     if machines is None and job.set_id != job_id:
-                        return None
+                        return None  # this job used VMs of another name: its own never existed
                     return VmOwner(machines.holder if machines else job_id, job_id)
                 if _has_vm(job, name):
                     return VmOwner(job_id, job_id)
@@ -388,12 +393,12 @@ def _check_versions(
 ) -> None:
     """Raise ConflictError if a document that the change depends on is not as it was read."""
     if change.job is not None:
-        _check(stored.job.version if stored else None, tokens.get(JOB), job_id)
+        _check_version(stored.job.version if stored else None, tokens.get(JOB), job_id)
     for replica in (*change.replicas, *change.unchanged):
         current = stored.replicas.get(replica.key) if stored else None
-        _check(current.version if current else None, tokens.get(replica.key), replica.key)
+        _check_version(current.version if current else None, tokens.get(replica.key), replica.key)
 
 
-def _check(current: int | None, expected: object, document: str) -> None:
+def _check_version(current: int | None, expected: object, document: str) -> None:
     if current != expected:
         raise ConflictError(f"{document} has changed since it was read")

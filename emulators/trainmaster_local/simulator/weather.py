@@ -1,7 +1,7 @@
 """Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several
 zones share. The Compute emulator has it as a fault, and tests search for capacity under it.
 
-A process is on and off in turns. Each letter is one:
+`Weather.room` answers it. A process is on and off in turns. Each letter is one:
 
     G  family, everywhere      ┐
     R  family, region          ├─ all on: room for Spot VMs ┐
@@ -52,12 +52,17 @@ OFFERING_ZONES: Final = 0.7
 NAMING_SHARE: Final = 0.6
 """Share of the errors that name zones at all."""
 NAMED_SHARES: Final = (0.1, 0.8)
-"""Share of the zones that such an error names: of those without room, and of those with room."""
+"""Share of the zones that such an error names: of those without room, and of those with room. The
+index is `has_room`.
+"""
 ADVICE: Final = (0.9, 0.5, 0.1)
 """Chances that Google's advice estimates."""
 ADVICE_SHARES: Final = ((10, 15, 75), (80, 15, 5))
-"""How often advice has these values, in percent: without room, and with room."""
+"""How often advice has these values, in percent: without room, and with room. The index is
+`has_room`.
+"""
 ADVICE_AGE_S: Final = 5 * MINUTE_S
+"""How long one advice is given, and how old the room is that it is about."""
 
 
 class Climate(StrEnum):
@@ -87,10 +92,31 @@ _CLIMATES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Periods:
+    """How long the on periods of a process last, or its off periods."""
+
+    short_share: float
+    """Share of the periods that are short."""
+    short_s: float
+    """Mean of the short periods."""
+    long_s: float
+    """Mean of the long periods."""
+
+    def mean_s(self, *, is_short: bool) -> float:
+        return self.short_s if is_short else self.long_s
+
+    @property
+    def short_time_share(self) -> float:
+        """The share of the time that the short periods fill."""
+        short_s = self.short_share * self.short_s
+        return short_s / (short_s + (1 - self.short_share) * self.long_s)
+
+
 class Alternating:
     """A process that is on and off in turns, in its stationary state.
 
-    It is made as far as it is asked for.
+    Its changes are drawn as far as a caller's time needs them.
     """
 
     def __init__(self, rng: random.Random, share: float, scale: float) -> None:
@@ -100,43 +126,43 @@ class Alternating:
         """
         share = min(max(share, 0.02), 0.98)
         self._rng = rng
-        off = (scale * SHORT_OFF_S, scale * LONG_OFF_S)
-        off_mean = SHORT_OFF_SHARE * off[0] + (1 - SHORT_OFF_SHARE) * off[1]
+        off = _Periods(SHORT_OFF_SHARE, scale * SHORT_OFF_S, scale * LONG_OFF_S)
+        off_mean = off.short_share * off.short_s + (1 - off.short_share) * off.long_s
         on_mean = share / (1 - share) * off_mean
         short_on = min(0.35 * on_mean, SHORT_ON_MAX_S)
         long_on = (on_mean - SHORT_ON_SHARE * short_on) / (1 - SHORT_ON_SHARE)
-        self._means = (off, (short_on, long_on))
-        """Means of short and long periods: off, on."""
+        self._off = off
+        self._on = _Periods(SHORT_ON_SHARE, short_on, long_on)
         self._begins_on = rng.random() < share
         # In the stationary state, a moment lies in a short period as often as these fill the time.
-        means = self._means[self._begins_on]
-        first = self._short_share(is_on=self._begins_on)
-        is_short = rng.random() < first * means[0] / (first * means[0] + (1 - first) * means[1])
-        self._changes = [BEGIN_S + rng.expovariate(1 / means[0 if is_short else 1])]
-        """When it changes, as far as that has been drawn."""
+        first = self._on if self._begins_on else self._off
+        is_short = rng.random() < first.short_time_share
+        first_s = rng.expovariate(1 / first.mean_s(is_short=is_short))
+        self._changes = [BEGIN_S + first_s]
+        """Times at which it changes, as far as they have been drawn, in order."""
 
     def is_on(self, at_s: float) -> bool:
-        return self._begins_on != bool(bisect_right(self._changes, at_s, hi=self._reach(at_s)) % 2)
+        return self._is_on_after(self.period(at_s))
 
     def next_change(self, at_s: float) -> float:
-        return self._changes[bisect_right(self._changes, at_s, hi=self._reach(at_s))]
+        return self._changes[self.period(at_s)]
 
     def period(self, at_s: float) -> int:
-        """Return the number of the present period."""
-        return bisect_right(self._changes, at_s, hi=self._reach(at_s))
+        """Return the number of the present period, from 0."""
+        self._draw_until(at_s)
+        return bisect_right(self._changes, at_s)
 
-    def _reach(self, at_s: float) -> int:
-        """Draw changes until one is after this time; return how many there are."""
+    def _is_on_after(self, changes: int) -> bool:
+        """Return whether the process is on after so many changes."""
+        return self._begins_on != bool(changes % 2)
+
+    def _draw_until(self, at_s: float) -> None:
+        """Draw changes until one is after this time."""
         while self._changes[-1] <= at_s:
-            is_on = self._begins_on != bool(len(self._changes) % 2)
-            means = self._means[is_on]
-            mean = means[0 if self._rng.random() < self._short_share(is_on=is_on) else 1]
-            self._changes.append(self._changes[-1] + self._rng.expovariate(1 / mean))
-        return len(self._changes)
-
-    @staticmethod
-    def _short_share(*, is_on: bool) -> float:
-        return SHORT_ON_SHARE if is_on else SHORT_OFF_SHARE
+            periods = self._on if self._is_on_after(len(self._changes)) else self._off
+            is_short = self._rng.random() < periods.short_share
+            length_s = self._rng.expovariate(1 / periods.mean_s(is_short=is_short))
+            self._changes.append(self._changes[-1] + length_s)
 
 
 @cache
@@ -171,6 +197,7 @@ class Weather:
         extra = self._extra(zone, machine)
         if not has_spot and (spot or not extra.is_on(at_s)):
             return 0
+        # The room stays the same as long as none of the processes that decide changes.
         deciding = processes if has_spot else (extra,)
         period = [process.period(at_s) for process in deciding]
         rng = self._rng(f"room/{zone}{machine}/{has_spot}/{period}")
@@ -198,12 +225,12 @@ class Weather:
         ]
         if rng.random() >= NAMING_SHARE:
             return ()
-        chances = NAMED_SHARES
-        return tuple(
-            zone
-            for zone in near
-            if rng.random() < chances[self.room(zone, at_s, machine, spot=spot) > 0]
-        )
+        named = []
+        for zone in near:
+            has_room = self.room(zone, at_s, machine, spot=spot) > 0
+            if rng.random() < NAMED_SHARES[has_room]:
+                named.append(zone)
+        return tuple(named)
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
         """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five
@@ -219,6 +246,7 @@ class Weather:
         return _CLIMATES[self.climate]
 
     def _of_spot(self, zone: str, machine: str) -> tuple[Alternating, ...]:
+        """Return G, R and O of the module's table. Larger areas have longer off periods."""
         region = zone.rpartition("-")[0]
         shares = self._shares
         family = machine.partition("-")[0]
@@ -229,6 +257,7 @@ class Weather:
         )
 
     def _extra(self, zone: str, machine: str) -> Alternating:
+        """Return E of the module's table."""
         return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
 
     def _process(

@@ -24,10 +24,10 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.explain import (
     budget_changes,
     differences,
-    next_steps,
     rules_passed_over,
     shown_entries,
 )
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect

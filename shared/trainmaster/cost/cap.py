@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import groupby, takewhile
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.events import AllReady, VmsNotCreated
 from trainmaster.core.ledger import LedgerEntry
@@ -39,6 +39,7 @@ CAP_ADVICE: Final = (
     "maxRunningTime, which needs no prices; `trainmaster prices update` makes a new list"
 )
 PRICES_AGE_MAX_DAYS: Final = 30
+"""Age above which a price list is too old to bound a cost."""
 
 _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
 
@@ -56,8 +57,12 @@ def with_rates(
     priced = usable if isinstance(usable, Unknown) else _rates(plan, usable)
     if isinstance(priced, Unknown):
         return priced
-    rates, per_hour, least_per_hour = priced
-    cap = replace(plan.limits.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=rates)
+    cap = replace(
+        plan.limits.cap,
+        per_hour=priced.most_per_hour,
+        least_per_hour=priced.least_per_hour,
+        rates=priced.rates,
+    )
     if replace(cap, limit=cap.limit.share(trials)).is_reached(ZERO, COST_SAVE_S):
         end_s = COST_RESERVE_S + COST_SAVE_S
         end = f"{cap.per_hour * end_s / 3600:.2f} {cap.limit.currency}"
@@ -89,15 +94,24 @@ def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
     priced = _rates(plan, prices)
     if isinstance(priced, Unknown):
         return priced
-    _, per_hour, _ = priced
-    limits = replace(plan.limits, usd_per_hour=ceil(per_hour * 100) / 100)
+    limits = replace(plan.limits, usd_per_hour=ceil(priced.most_per_hour * 100) / 100)
     return replace(plan, limits=limits)
 
 
-def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], Decimal, Decimal] | Unknown:
-    """Return the rates, and the most and the least that all machines cost per hour."""
+class _Rates(NamedTuple):
+    """What the machines of a job cost per hour, in the currency of the price list."""
+
+    rates: tuple[Rate, ...]
+    most_per_hour: Decimal
+    """All machines of the dearest candidate."""
+    least_per_hour: Decimal
+    """All machines of the cheapest candidate."""
+
+
+def _rates(plan: Plan, prices: PriceList) -> _Rates | Unknown:
+    """Return the rates of all candidates; a job without alternatives has one, with number 0."""
     rates: list[Rate] = []
-    per_hour = ZERO
+    most_per_hour = ZERO
     least_per_hour: Decimal | None = None
     for candidate in range(max(len(plan.where.candidates), 1)):
         placed = plan.at(candidate)
@@ -111,9 +125,9 @@ def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], Decimal, De
             hourly = [rate.per_hour for rate in rates_of_role]
             most_here += max(hourly) * group.count
             least_here += min(hourly) * group.count
-        per_hour = max(per_hour, most_here)
+        most_per_hour = max(most_per_hour, most_here)
         least_per_hour = min(least_per_hour or least_here, least_here)
-    return tuple(rates), per_hour, least_per_hour or ZERO
+    return _Rates(tuple(rates), most_per_hour, least_per_hour or ZERO)
 
 
 def _rates_of_role(

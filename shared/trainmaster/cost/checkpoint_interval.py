@@ -12,6 +12,9 @@ from typing import Final
 Z: Final = 1.2816
 """Width of the limits in standard deviations: 80 % of all true numbers are within them."""
 
+_EVENTS_MIN: Final = 0.05
+"""Smallest expected number of interruptions: callers divide by it."""
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalAdvice:
@@ -63,4 +66,4 @@ def poisson_limits(count: int) -> tuple[float, float]:
     following = count + 1
     low = count * (1 - 1 / (9 * count) - Z / (3 * math.sqrt(count))) ** 3
     high = following * (1 - 1 / (9 * following) + Z / (3 * math.sqrt(following))) ** 3
-    return max(low, 0.05), high
+    return max(low, _EVENTS_MIN), high

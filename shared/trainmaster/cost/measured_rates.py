@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.reporting.lost_work import Loss
@@ -19,6 +19,19 @@ from trainmaster.ports import CreatedObject
 SAME_CHECKPOINT_S: Final = 30.0
 """Time within which objects without a number in their names belong to one checkpoint."""
 _NUMBER: Final = re.compile(r"[0-9]+")
+
+
+class _Period(NamedTuple):
+    """From an interruption until work goes on, or from the first object of a checkpoint to its last
+    one.
+    """
+
+    start: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,49 +82,49 @@ def measure(
 
     `checkpoints`: objects that may belong to checkpoints, in the order of their creation.
     """
-    incidents = [(loss.at, loss.resumed_at or now) for loss in losses]
+    interruptions = [_Period(loss.at, loss.resumed_at or now) for loss in losses]
     if job.plan.restarts.independent:
         running_s = sum(span.seconds(now) for span in spans if span.phase is Phase.RUNNING)
     else:
-        incidents = _merged(incidents)
+        interruptions = _merged(interruptions)
         whole_s = 0.0
         if job.started_at is not None:
             whole_s = ((job.ended_at or now) - job.started_at).total_seconds()
-        interrupted_s = sum((end - start).total_seconds() for start, end in incidents)
+        interrupted_s = sum(period.seconds for period in interruptions)
         running_s = max(whole_s - interrupted_s, 0.0)
-    moments = _moments(
+    saves = _saves(
         [checkpoint for checkpoint in checkpoints if checkpoint.created_at >= job.created_at]
     )
-    spreads = [(end - start).total_seconds() for start, end in moments if end > start]
-    intervals = _intervals(moments, [start for start, _ in incidents])
+    intervals = _intervals(saves, [period.start for period in interruptions])
     spot_s = sum(
         span.seconds(now) for span in spans if span.price.is_preemptible and span.phase in PAID
     )
     return MeasuredRates(
-        interruptions=len(incidents),
+        interruptions=len(interruptions),
         running_s=running_s,
-        restart_s=_median([(end - start).total_seconds() for start, end in incidents]),
-        checkpoints=len(moments),
+        restart_s=_median([period.seconds for period in interruptions]),
+        checkpoints=len(saves),
         checkpoint_s=_median(intervals),
-        save_s=_median(spreads),
+        save_s=_median([save.seconds for save in saves if save.end > save.start]),
         spot_hours=spot_s / 3600,
         spot_losses=_spot_losses(spans),
     )
 
 
-def _merged(incidents: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
-    """Return the incidents with those that overlap joined: peers fail with a lost replica."""
-    merged: list[tuple[datetime, datetime]] = []
-    for start, end in sorted(incidents):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+def _merged(interruptions: Iterable[_Period]) -> list[_Period]:
+    """Return the interruptions with those that overlap joined: peers fail with a lost replica."""
+    merged: list[_Period] = []
+    for period in sorted(interruptions):
+        last = merged[-1] if merged else None
+        if last is not None and period.start <= last.end:
+            merged[-1] = _Period(last.start, max(period.end, last.end))
         else:
-            merged.append((start, end))
+            merged.append(period)
     return merged
 
 
-def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datetime]]:
-    """Return the first and last time of each checkpoint, in order.
+def _saves(checkpoints: Sequence[CreatedObject]) -> list[_Period]:
+    """Return when the objects of each checkpoint were created, in order.
 
     Most programs put the step or the epoch into the names: `ckpt-1000.index`, `epoch_3/model.pt`.
     Objects with the same numbered part are one checkpoint. Other objects are grouped by time
@@ -130,22 +143,21 @@ def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datet
         else:
             numbered.setdefault(number, []).append(checkpoint.created_at)
     if sum(map(len, numbered.values())) > len(others):
-        return sorted((min(times), max(times)) for times in numbered.values())
-    moments: list[tuple[datetime, datetime]] = []
+        return sorted(_Period(min(times), max(times)) for times in numbered.values())
+    saves: list[_Period] = []
     for at in others:
-        if moments and (at - moments[-1][1]).total_seconds() <= SAME_CHECKPOINT_S:
-            moments[-1] = (moments[-1][0], at)
+        last = saves[-1] if saves else None
+        if last is not None and _Period(last.end, at).seconds <= SAME_CHECKPOINT_S:
+            saves[-1] = _Period(last.start, at)
         else:
-            moments.append((at, at))
-    return moments
+            saves.append(_Period(at, at))
+    return saves
 
 
-def _intervals(
-    moments: Sequence[tuple[datetime, datetime]], stops: Sequence[datetime]
-) -> list[float]:
-    """Return the times between checkpoints, without those in which work was interrupted."""
+def _intervals(saves: Sequence[_Period], stops: Sequence[datetime]) -> list[float]:
+    """Return the seconds between checkpoints, without those in which work was interrupted."""
     intervals: list[float] = []
-    for saved_at, next_saved_at in pairwise(end for _, end in moments):
+    for saved_at, next_saved_at in pairwise(save.end for save in saves):
         if not any(saved_at < stop < next_saved_at for stop in stops):
             intervals.append((next_saved_at - saved_at).total_seconds())
     return intervals

@@ -29,12 +29,12 @@ from trainmaster.core.events import AllReady, VmReady
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState
 
-READ: Final = 0.06 / 100_000
-WRITE: Final = 0.18 / 100_000
-DELETE: Final = 0.02 / 100_000
-INVOCATION: Final = 0.40 / 1_000_000
-VCPU_S: Final = 0.000024
-GIB_S: Final = 0.0000025
+READ_USD: Final = 0.06 / 100_000
+WRITE_USD: Final = 0.18 / 100_000
+DELETE_USD: Final = 0.02 / 100_000
+INVOCATION_USD: Final = 0.40 / 1_000_000
+VCPU_S_USD: Final = 0.000024
+GIB_S_USD: Final = 0.0000025
 BILLED_S: Final = 0.1
 """Assumed time of one invocation: the smallest that is charged.
 
@@ -43,7 +43,8 @@ more.
 """
 MEMORY_GIB: Final = 0.5
 """As infra/functions.tf sets for most functions."""
-COMPUTE: Final = BILLED_S * (VCPU_S + MEMORY_GIB * GIB_S)
+COMPUTE_USD: Final = BILLED_S * (VCPU_S_USD + MEMORY_GIB * GIB_S_USD)
+"""One vCPU and the memory for one invocation."""
 SHARED_WITHIN: Final = timedelta(seconds=2)
 """Effects within this time of each other are provisioned together: a delivery takes about as long.
 """
@@ -73,8 +74,8 @@ class Operations:
     @property
     def dollars(self) -> float:
         """USD at list prices, without free tiers."""
-        firestore = self.reads * READ + self.writes * WRITE + self.deletes * DELETE
-        return firestore + self.invocations * (INVOCATION + COMPUTE)
+        firestore = self.reads * READ_USD + self.writes * WRITE_USD + self.deletes * DELETE_USD
+        return firestore + self.invocations * (INVOCATION_USD + COMPUTE_USD)
 
     @property
     def words(self) -> str:

@@ -54,15 +54,20 @@ CONTINENTS: Final = {"us": "Northern America", "europe": "Europe"}
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    """Which SKUs price a resource."""
+
     resource: Resource
     pricing: Pricing
     pattern: re.Pattern[str]
+    """Matches the whole description."""
     groups: frozenset[str]
+    """The resource group is one of these; empty: any."""
     family: str
 
 
 _USAGE_TYPES: Final = {Pricing.ON_DEMAND: "OnDemand", Pricing.SPOT: "Preemptible"}
-_ATTACHED: Final = {Pricing.ON_DEMAND: "", Pricing.SPOT: " attached to Spot Preemptible VMs"}
+"""`Sku.usage_type` of each way to buy."""
+_ATTACHED_TO: Final = {Pricing.ON_DEMAND: "", Pricing.SPOT: " attached to Spot Preemptible VMs"}
 
 
 def _rules() -> tuple[_Rule, ...]:
@@ -79,7 +84,7 @@ def _rules() -> tuple[_Rule, ...]:
 
     for pricing in Pricing:
         prefix = "Spot Preemptible " if pricing is Pricing.SPOT else ""
-        suffix = f"{_ATTACHED[pricing]} running in .+"
+        suffix = f"{_ATTACHED_TO[pricing]} running in .+"
         for series, name in SERIES.items():
             core = Resource(f"{series} core", HOUR)
             ram = Resource(f"{series} ram", GIB_HOUR)
@@ -89,7 +94,7 @@ def _rules() -> tuple[_Rule, ...]:
             add(Resource(gpu, HOUR), pricing, f"{name} GPU{suffix}", {"GPU"})
         for tpu, name in _TPUS.items():
             add(Resource(tpu, HOUR), pricing, f"{name}{suffix}", {"TPU"})
-        local_ssd = f"SSD backed Local Storage{_ATTACHED[pricing]}(?: in .+)?"
+        local_ssd = f"SSD backed Local Storage{_ATTACHED_TO[pricing]}(?: in .+)?"
         add(Resource("local-ssd", GIB_MONTH), pricing, local_ssd, {"LocalSSD"}, "Storage")
     for disk, name in _DISKS.items():
         add(
@@ -120,7 +125,7 @@ def resource_of(sku: Sku) -> tuple[Resource, Pricing] | None:
     for rule in _RULES:
         is_category = (
             sku.family == rule.family
-            and sku.group in (rule.groups or (sku.group,))
+            and (not rule.groups or sku.group in rule.groups)
             and sku.usage_type == _USAGE_TYPES[rule.pricing]
             and sku.unit == rule.resource.unit
         )

@@ -45,12 +45,12 @@ from trainmaster.messaging.internal_requests import TuneRequest, encode_tune
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Suggester
 
-ROUNDS_MAX: Final = 8
-"""Rounds in one delivery. What is left is done by the next delivery."""
+CYCLES_MAX: Final = 8
+"""Cycles in one delivery, each over all trials that have not ended. The next delivery continues."""
 REQUESTS_MAX: Final = 4
 """How often a request is continued at once. After that, the sweep continues."""
 NEW_TRIALS_MAX: Final = 16
-"""New trials in one round. Each takes a few reads and two commits."""
+"""New trials in one cycle. Each takes a few reads and two commits."""
 CANCELLED_BY: Final = "its tuning job, which has ended"
 DELETED_WITH: Final = "with-its-tuning-job"
 """Key of the request that deletes the job of a trial."""
@@ -58,7 +58,7 @@ DELETED_WITH: Final = "with-its-tuning-job"
 
 def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> None:
     """Reconcile a tuning job until there is nothing to do before a trial changes, or for at most
-    `ROUNDS_MAX` rounds.
+    `CYCLES_MAX` cycles.
 
     In the second case the request is published again, up to `REQUESTS_MAX` times. No error is
     raised, because Pub/Sub slows down a subscription that answers with errors. The ledger entries
@@ -69,7 +69,7 @@ def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> No
         raise PermanentError(f"{job_id} is not a tuning job")
     pending_keys = deps.store.pending_keys(job_id)
     _give_up_unpromising(_load_job(job_id, deps), suggester, deps)
-    for _ in range(ROUNDS_MAX):
+    for _ in range(CYCLES_MAX):
         tuning_job = _load_job(job_id, deps)
         for trial in tuning_of(tuning_job).live:
             _reconcile_trial(trial, tuning_job, deps)

@@ -34,6 +34,9 @@ from trainmaster.messaging.push import Message
 from trainmaster.ports import Objects, States
 
 FILE_BYTES_MAX: Final = 1 << 20
+"""Largest job file that is read."""
+WHOLE_FILE: Final = ""
+"""In place of a field: the problem is one of the file."""
 ATTRIBUTE_BYTES_MAX: Final = 1024
 """Of the value of an attribute. Source: Pub/Sub quotas. The message to `submit` names the file in
 one.
@@ -49,7 +52,7 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
     if uploaded.is_misnamed:
         problem = f"{uploaded.name} is not a job file: its name must end in {', '.join(SUFFIXES)}"
         example = "jobs/digits.yaml; packages and data belong in other folders of the bucket"
-        _write_problems(uploaded, (Problem("", problem, example),), objects)
+        _write_problems(uploaded, (Problem(WHOLE_FILE, problem, example),), objects)
     if not uploaded.is_job_file:
         return None
     data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
@@ -75,7 +78,7 @@ def _check(
     """
     if len(source.encode()) > ATTRIBUTE_BYTES_MAX:
         problem = "the name of the file is too long"
-        raise InvalidJob((Problem("", problem, "a name of up to 900 bytes"),))
+        raise InvalidJob((Problem(WHOLE_FILE, problem, "a name of up to 900 bytes"),))
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(
         document,

@@ -13,12 +13,8 @@ from typing import Any
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.reporting.explain import (
-    budget_changes,
-    next_steps,
-    replica_of,
-    shown_entries,
-)
+from trainmaster.core.reporting.explain import budget_changes, replica_of, shown_entries
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.presentation.failing import failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp

@@ -10,7 +10,7 @@ from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.reporting.explain import EVERY_REPLICA_RUNS
+from trainmaster.core.reporting.next_steps import EVERY_REPLICA_RUNS
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -61,7 +61,7 @@ def with_failing(view: View, failing: Failing | None) -> View:
 
 
 def with_failures(failing: Failing | None, next_steps: Sequence[str]) -> tuple[str, ...]:
-    """Return the next steps of a job (`core.reporting.explain`) after what follows its failures.
+    """Return the next steps of a job (`core.reporting.next_steps`) after what follows its failures.
 
     That every replica runs is then left out: it would sound as if all were well.
     """

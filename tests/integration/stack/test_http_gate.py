@@ -308,3 +308,31 @@ def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
         200,
         {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}},
     )
+
+
+class UploadUpstream(BaseHTTPRequestHandler):
+    """Begins a resumable upload, as fake-gcs-server does: under the host that was called."""
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.send_header("Location", f"http://{self.headers['Host']}/upload/storage/v1/b/b/o?id=1")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_resumable_upload_continues_at_the_gate() -> None:
+    with (
+        serving(ThreadingHTTPServer(("127.0.0.1", 0), UploadUpstream)) as upstream,
+        serving(
+            GateServer(0, "worker", INFRA, dict.fromkeys(Api, upstream), "p", ("b", "stage"))
+        ) as address,
+    ):
+        connection = http.client.HTTPConnection(address, timeout=5)
+        connection.request("POST", "/upload/storage/v1/b/b/o?uploadType=resumable&name=r", "{}")
+        response = connection.getresponse()
+        connection.close()
+    location = f"http://{address}/upload/storage/v1/b/b/o?id=1"
+    assert (response.status, response.headers["Location"]) == (200, location)

@@ -17,7 +17,7 @@ from tests.support.study import Study
 from tests.support.world import World
 from tests.unit.flows.test_kept_machines import a_keeping_job
 from trainmaster.core.model.job import JobState
-from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.transitions.change import Effect
 from trainmaster.cost.report import CostSources
 from trainmaster.ports.machine_sets import machine_set_of

@@ -241,7 +241,7 @@ def lost_without_heartbeats(
     losses = heartbeat.find_silent_agents(
         RUNNING.job, replicas, read, seen, known, NOW, others_write=others_write
     )
-    assert heartbeat.undecided(read, seen, known, NOW) or not losses
+    assert heartbeat.is_undecided(read, seen, known, NOW) or not losses
     return [loss.replica.replica_id for loss in losses]
 
 

@@ -17,7 +17,7 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction
-from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.reporting.phases import Phase, replica_spans
 from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, PARTIAL_GANG_WAIT_MAX_S
 

@@ -12,7 +12,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.vm import DirectiveAction
-from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.reporting.next_steps import next_steps
 
 A, B = "us-central1-a", "us-central1-b"
 

@@ -18,7 +18,8 @@ from tests.unit.flows.sweep_helpers import make_orphans, orphan_vms, search_orph
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CancelRequested, CapacityErrorKind, VmsOutOfReach
 from trainmaster.core.events.job_events import CAUSES_MAX
-from trainmaster.core.reporting.explain import next_steps, shown_entries
+from trainmaster.core.reporting.explain import shown_entries
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.ports import NotCreated, ZonesUnreachableError

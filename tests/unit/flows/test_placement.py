@@ -21,7 +21,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
 from trainmaster.core.timeouts import PARTIAL_GANG_WAIT_MAX_S, REFUSED_MAX, USEFUL_LIFE_MIN
 from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price

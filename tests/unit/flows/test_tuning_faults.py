@@ -299,7 +299,7 @@ def test_work_beyond_one_delivery_is_continued_by_the_next(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study.submit(a_tuning_spec(maxParallelTrials=3))
-    monkeypatch.setattr(tune, "ROUNDS_MAX", 2)
+    monkeypatch.setattr(tune, "CYCLES_MAX", 2)
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
     study.bus.drain()
     tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
@@ -316,7 +316,7 @@ def test_request_is_continued_a_few_times_and_then_left_to_the_sweep(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study.submit(a_tuning_spec(maxParallelTrials=3))
-    monkeypatch.setattr(tune, "ROUNDS_MAX", 1)
+    monkeypatch.setattr(tune, "CYCLES_MAX", 1)
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
     study.bus.drain()
     tune.handle(TuneRequest(STUDY, number=tune.REQUESTS_MAX), study.suggester, study.deps)

@@ -339,7 +339,7 @@ def test_job_whose_vms_would_have_the_names_of_another_jobs_is_refused(
 ) -> None:
     """With 4 bits of hash in place of 64, a search finds such a job id at once."""
     monkeypatch.setattr(vm_names, "HASH_DIGITS", 1)
-    vm_names.named.cache_clear()
+    vm_names.vm_name_with_prefix.cache_clear()
     try:
         world.submit()
         victim = vm_name(world.job_id, CHIEF)
@@ -353,4 +353,4 @@ def test_job_whose_vms_would_have_the_names_of_another_jobs_is_refused(
         world.submit()  # the same submission again is still accepted
         assert len(world.store.recent_jobs(5)) == 1
     finally:
-        vm_names.named.cache_clear()
+        vm_names.vm_name_with_prefix.cache_clear()

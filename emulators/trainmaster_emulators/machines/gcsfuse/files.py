@@ -1,6 +1,10 @@
-"""The file system: replies to the kernel's requests.
+"""The file system that the emulator mounts in place of gcsfuse: replies to the kernel's requests.
 
-Source of the structures: linux/fuse.h, version 7.31.
+`server` reads the requests from /dev/fuse and calls `Files.handlers`. `bucket` has the objects.
+Files that are open for writing are drafts on the local disk, which `flush` uploads.
+
+Source of the structures: linux/fuse.h, version 7.31. Each method says which one it unpacks; a name
+follows its structure, and ends with a zero byte.
 """
 
 from __future__ import annotations
@@ -19,8 +23,15 @@ from typing import IO, Final
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket, Entry
 
 CHUNK_BYTES: Final = 1 << 24
+"""How much of an object is read at a time into a new draft."""
 DIRECT_IO: Final = 1
+"""FOPEN_DIRECT_IO: the kernel caches no content, and sends each read and write."""
 SIZE_IS_SET: Final = 1 << 3
+"""FATTR_SIZE: a request of `set_attributes` changes the size."""
+NO_GENERATION: Final = "0"
+"""Generation that stands for an object which does not exist. Source: Cloud Storage's
+`ifGenerationMatch`.
+"""
 STATISTICS: Final = struct.pack("<5Q3I28x", *(1 << 40,) * 5, 4096, 255, 4096)
 """Reply to `statfs`: 2⁴⁰ blocks and files, total and free; sizes of a block, a name, a fragment."""
 
@@ -31,7 +42,7 @@ class Draft:
 
     content: IO[bytes]
     generation: str
-    """Of the object that an upload replaces; 0: there is none."""
+    """Generation of the object that an upload replaces, or `NO_GENERATION`."""
     is_dirty: bool = False
     is_deleted: bool = False
     handles: int = 0
@@ -46,9 +57,13 @@ def temporary_file() -> IO[bytes]:
 class Files:
     """The file system.
 
-    Each method handles requests of one kind: the node and what follows the header → the reply.
+    Each public method handles requests of one kind: the number of the node (file or folder) and the
+    bytes after the header → the reply. It raises OSError with the errno that the program gets.
 
     Nodes are numbered by path, for ever. A renamed file keeps its number.
+
+    `ttl_s`: how long the attributes of an object are cached. `rename_max`: most objects that the
+    rename of a folder moves.
     """
 
     def __init__(self, bucket: Bucket, ttl_s: float, rename_max: int) -> None:
@@ -89,10 +104,11 @@ class Files:
         return self._reply_entry(self._child(node, body))
 
     def get_attributes(self, node: int, _: bytes) -> bytes:
+        """Return a `fuse_attr_out`, whose time of validity is 0."""
         return bytes(16) + self._attributes(node, self._stat(node))
 
     def set_attributes(self, node: int, body: bytes) -> bytes:
-        valid, size = struct.unpack_from("<I12xQ", body)
+        valid, size = struct.unpack_from("<I12xQ", body)  # fuse_setattr_in
         if valid & SIZE_IS_SET:
             draft = self._drafts.get(node)
             if draft is None:
@@ -103,7 +119,7 @@ class Files:
         return self.get_attributes(node, body)
 
     def make_folder(self, node: int, body: bytes) -> bytes:
-        path = self._child(node, body[8:])
+        path = self._child(node, body[8:])  # after fuse_mkdir_in
         self._folders.add(path)
         return self._reply_entry(path)
 
@@ -112,7 +128,8 @@ class Files:
         draft = self._drafts.get(self._number(path))
         if draft is not None:
             draft.is_deleted = True
-        if draft is None or draft.generation != "0":
+        is_uploaded = draft is None or draft.generation != NO_GENERATION
+        if is_uploaded:
             self._bucket.delete(path)
         self._forget(path)
         return b""
@@ -126,12 +143,14 @@ class Files:
         return b""
 
     def rename2(self, node: int, body: bytes) -> bytes:
-        if any(body[8:12]):
+        # fuse_rename2_in is fuse_rename_in, followed by flags and padding.
+        new_folder, flags, names = body[:8], body[8:12], body[16:]
+        if any(flags):
             raise OSError(errno.EINVAL, "flags of renameat2")
-        return self.rename(node, body[:8] + body[16:])
+        return self.rename(node, new_folder + names)
 
     def rename(self, node: int, body: bytes) -> bytes:
-        (new_node,) = struct.unpack_from("<Q", body)
+        (new_node,) = struct.unpack_from("<Q", body)  # fuse_rename_in, then both names
         name, _, new_name = body[8:].partition(b"\0")
         old = self._child(node, name)
         new = self._child(new_node, new_name)
@@ -177,7 +196,7 @@ class Files:
             self._cache.clear()
 
     def open(self, node: int, body: bytes) -> bytes:
-        (flags,) = struct.unpack_from("<I", body)
+        (flags,) = struct.unpack_from("<I", body)  # fuse_open_in
         if flags & os.O_ACCMODE == os.O_RDONLY:
             return bytes(16)
         truncates = bool(flags & os.O_TRUNC)
@@ -202,12 +221,13 @@ class Files:
         return draft
 
     def create(self, node: int, body: bytes) -> bytes:
-        path = self._child(node, body[16:])
-        handle = self._reply_handle(self._number(path), Draft(temporary_file(), "0", is_dirty=True))
+        path = self._child(node, body[16:])  # after fuse_create_in
+        draft = Draft(temporary_file(), NO_GENERATION, is_dirty=True)
+        handle = self._reply_handle(self._number(path), draft)
         return self._reply_entry(path) + handle
 
     def read(self, node: int, body: bytes) -> bytes:
-        offset, size = struct.unpack_from("<8xQI", body)
+        offset, size = struct.unpack_from("<8xQI", body)  # fuse_read_in
         draft = self._drafts.get(node)
         if draft is not None:
             return os.pread(draft.content.fileno(), size, offset)
@@ -215,13 +235,13 @@ class Files:
         return self._bucket.read(self._paths[node], offset, size) if size > 0 else b""
 
     def write(self, node: int, body: bytes) -> bytes:
-        offset, size = struct.unpack_from("<8xQI", body)
+        offset, size = struct.unpack_from("<8xQI", body)  # fuse_write_in, 40 bytes
+        data = body[40 : 40 + size]
         draft = self._drafts[node]
         with draft.lock:
             draft.is_dirty = True
-            return struct.pack(
-                "<II", os.pwrite(draft.content.fileno(), body[40 : 40 + size], offset), 0
-            )
+            written = os.pwrite(draft.content.fileno(), data, offset)
+        return struct.pack("<II", written, 0)  # fuse_write_out
 
     def flush(self, node: int, _: bytes) -> bytes:
         draft = self._drafts.get(node)
@@ -239,6 +259,7 @@ class Files:
     def release(self, node: int, body: bytes) -> bytes:
         with self._lock:
             draft = self._drafts.get(node)
+            # `open` gives handle 1 to drafts, and 0 to files that are only read.
             if draft is not None and body[0]:
                 draft.handles -= 1
                 if not draft.handles:
@@ -247,15 +268,18 @@ class Files:
         return b""
 
     def read_folder(self, node: int, body: bytes) -> bytes:
-        offset, room = struct.unpack_from("<8xQI", body)
+        offset, room = struct.unpack_from(
+            "<8xQI", body
+        )  # fuse_read_in; offset: last entry's number
         path = self._paths[node]
         reply = b""
         if not path:
             raise OSError(errno.ENOTSUP, "the list of buckets cannot be read")
         for number, (name, kind) in enumerate(sorted(self._names(path).items()), 1):
             encoded = name.encode()
+            # fuse_dirent: any node number, the next offset, the name's length, its type as DT_…
             record = struct.pack("<QQII", number + 1, number, len(encoded), kind >> 12) + encoded
-            record += bytes(-len(record) % 8)
+            record += bytes(-len(record) % 8)  # each begins at a multiple of eight bytes
             if number > offset:
                 if len(reply) + len(record) > room:
                     break
@@ -263,8 +287,8 @@ class Files:
         return reply
 
     def _names(self, path: str) -> dict[str, int]:
-        """Return the files and folders in a folder, also files that are not saved yet, with their
-        kinds.
+        """Return the files and folders in a folder, also files that are not saved yet: name → type
+        bits of a mode (S_IFREG or S_IFDIR).
         """
         with self._lock:
             own = {
@@ -285,9 +309,11 @@ class Files:
         return names
 
     def _child(self, node: int, name: bytes) -> str:
+        """Return the path of an entry of a folder. `name` ends at its first zero byte."""
         return f"{self._paths[node]}/{name.partition(bytes(1))[0].decode()}".lstrip("/")
 
     def _number(self, path: str) -> int:
+        """Return the path's node, which is a new one if the path has none."""
         with self._lock:
             number = self._numbers.setdefault(path, len(self._paths) + 1)
             self._paths[number] = path
@@ -338,10 +364,12 @@ class Files:
         return struct.pack("<6Q10I", *fields)
 
     def _reply_entry(self, path: str) -> bytes:
+        """Return a `fuse_entry_out`, whose times of validity are 0: the kernel asks each time."""
         number = self._number(path)
         return struct.pack("<Q32x", number) + self._attributes(number, self._stat(number))
 
     def _reply_handle(self, node: int, draft: Draft) -> bytes:
+        """Return a `fuse_open_out` with handle 1, and count the handle of the draft."""
         with self._lock:
             self._drafts.setdefault(node, draft).handles += 1
         return struct.pack("<QII", 1, DIRECT_IO, 0)

@@ -1,4 +1,4 @@
-"""Invariants of one job, checked after every commit.
+"""Invariants of one job, checked after every commit of a simulated history.
 
     I1    a job ends, and does not change after its end, except for its labels and its deletion
     I2    an incarnation ends once
@@ -202,11 +202,10 @@ class JobInvariants:
             and subject.attempt == replica.attempt - 1
             and not has_run(before.job, replica)
         )
-        if replica is None or (
-            subject.attempt != replica.attempt
-            and not isinstance(event, VmLost)
-            and not is_late_success
-        ):
+        is_of_attempt = replica is not None and subject.attempt == replica.attempt
+        # A VM outlives attempts, so its loss counts whatever attempt it names.
+        may_be_older = isinstance(event, VmLost) or is_late_success
+        if replica is None or not (is_of_attempt or may_be_older):
             raise ViolationError(
                 f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}"
             )
@@ -221,12 +220,12 @@ class JobInvariants:
             self.vms.check_silence(entry, subject, self.pool, self.context.now)
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
         self.vms.check_accepted(entry, subject, is_slice=is_slice)
+        # `RoundInvariants` counts the ends of members; an end of one host is not that of a replica.
         is_alone = not is_member(before.job.plan, replica.replica_id)
-        if (
-            is_alone
-            and isinstance(event, ReplicaExited | VmLost)
-            and not isinstance(decision.action, RecordHostDone)
-        ):
+        ends_replica = isinstance(event, ReplicaExited | VmLost) and not isinstance(
+            decision.action, RecordHostDone
+        )
+        if is_alone and ends_replica:
             incarnation = (replica.key, replica.incarnation)
             if incarnation in self._ended_incarnations:
                 raise ViolationError(f"I2: incarnation {incarnation} ended twice")

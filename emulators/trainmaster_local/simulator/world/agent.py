@@ -1,8 +1,12 @@
 """A model of the agent, the process on each VM that runs a replica's program: it follows the
 directive in the VM's metadata and reports events.
 
-It has the protocol of `agent.control.agent`: same state on disk, same event queues, same order. A
-`Key` names one execution of the program, by attempt and incarnation.
+`SimVm` starts it, wakes it and powers it off. It has the protocol of `agent.control.agent`: same
+state on disk, same event queues, same order. A `Key` names one execution of the program, by attempt
+(execution of the whole job) and incarnation (execution of this program within the attempt).
+
+The directive says `run`, `stop` or `hold`. Under `hold` the agent ends the program and reports
+vm-ready, until all members of the job can start the next incarnation together.
 
 The real agent consists of threads, processes and HTTP calls, which cannot run in virtual time.
 `tests/integration/agent` holds the real one to the same promises (docs/interfaces.md sections 2 and
@@ -32,12 +36,14 @@ DIRECTIVE_S: Final = (0.02, 0.3)
 """Delay until a new directive is read."""
 STOP_S: Final = (0.1, 3.0)
 """How long it takes to stop a program."""
-HELD_REPEAT_S: Final = (20.0, 600.0)
-"""Time until the first repetition of a vm-ready under `hold`, and the longest time between two."""
 CLEAN_S: Final = (0.5, 3.0)
 """From the end of the last job's program to the start of the next job's agent."""
 CHECKPOINT_S: Final = (0.5, 10.0)
 """How long a program takes to save a checkpoint before its VM goes."""
+
+FIRST_READY_REPEAT_S: Final = 20.0
+"""Time until the first repetition of a vm-ready under `hold`. It doubles with each repetition."""
+READY_REPEAT_S_MAX: Final = 600.0
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
 
@@ -53,10 +59,11 @@ class _Disk:
     exit: Exit | None = None
     """How and when that incarnation ended by itself, until a newer program starts."""
     ready: Key | None = None
-    """The round for which vm-ready was published under `hold`."""
+    """The incarnation for which vm-ready was published under `hold`."""
     desired: Directive | None = None
-    """The last directive."""
+    """The newest directive that was read."""
     setup_done: bool = False
+    """Whether the VM is prepared for programs."""
     announced: list[str] = field(default_factory=list)
     """Causes of VM loss that were reported."""
 
@@ -76,7 +83,10 @@ class SimAgent:
         context: Context,
         leave_vm: Callable[[SimVm], None] = lambda _: None,
     ) -> None:
-        """`leave_vm`: called once nothing of this job runs on a VM that another job has taken."""
+        """`host`: number of the slice's host; None: a VM, which has one agent.
+
+        `leave_vm`: called once nothing of this job runs on a VM that another job has taken.
+        """
         self._vm = vm
         self._job_id = vm.job_id
         directive = vm.observed.directive
@@ -106,7 +116,7 @@ class SimAgent:
         self._setting_up = False
         self._stopping = False
         """Whether the operating system shuts down."""
-        self._past_settled = False
+        self._has_settled_past = False
         """Whether the incarnation before this boot needs no report any more."""
         self._end_is_announced = False
         self._events = EventSender(self._bus, self._context, self._plan_within)
@@ -117,8 +127,8 @@ class SimAgent:
         """Those that wait for the first directive."""
         self._is_stopping_program = False
         self._is_leaving = False
-        self._held: Key | None = None
-        """The incarnation for which vm-ready is repeated."""
+        self._repeats_ready_for: Key | None = None
+        """The incarnation for which vm-ready is repeated under `hold`."""
         self._may_start_at = 0.0
         self._started_at = 0.0
 
@@ -210,7 +220,8 @@ class SimAgent:
             disk.desired = directive
             self._events.drop_before(key)
             is_newer = disk.started is not None and key > disk.started
-            if self.program and (is_newer or directive.action is not DirectiveAction.RUN):
+            must_end = is_newer or directive.action is not DirectiveAction.RUN
+            if self.program and must_end:
                 disk.closed, disk.exit = True, None
         self._settle_past(directive)
         while self._unsent_causes:
@@ -278,52 +289,48 @@ class SimAgent:
                 self._is_stopping_program = True
                 program = self.program
                 self._plan_within(STOP_S, lambda: self._stop_program(program))
-        elif (
-            self._stopping
-            or desired is None
-            or desired.action is DirectiveAction.STOP
-            or key is None
-            or (disk.started is not None and key <= disk.started)
-        ):
+        elif key is None or not self._has_next_program(key):
             return
         elif disk.setup_done and must_run:
             self._start_when_allowed(key)
         elif disk.setup_done:
-            self._report_ready(key, HELD_REPEAT_S[0])
+            self._report_ready(key, FIRST_READY_REPEAT_S)
         elif not self._setting_up:
             self._setting_up = True
             self._plan_within(SETUP_S, self._on_setup_ended)
+
+    def _has_next_program(self, key: Key) -> bool:
+        """Return whether the directive, whose key this is, asks for a program that has not run."""
+        disk = self._disk
+        is_stopped = disk.desired is None or disk.desired.action is DirectiveAction.STOP
+        has_run = disk.started is not None and key <= disk.started
+        return not self._stopping and not is_stopped and not has_run
 
     def _report_ready(self, key: Key, repeat_s: float) -> None:
         """Report under `hold` that nothing older runs here, again and again while the round is
         held.
         """
-        if self._held != key:
-            self._held = self._disk.ready = key
+        if self._repeats_ready_for != key:
+            self._repeats_ready_for = self._disk.ready = key
             self._send_ready(key)
             self._plan_within((repeat_s, repeat_s), lambda: self._repeat_ready(key, repeat_s))
 
     def _repeat_ready(self, key: Key, waited_s: float) -> None:
         desired = self._disk.desired
-        if (
-            desired
-            and _key(desired) == key
-            and desired.action is DirectiveAction.HOLD
-            and not self._stopping
-        ):
+        is_still_held = (
+            desired is not None and desired.action is DirectiveAction.HOLD and _key(desired) == key
+        )
+        if is_still_held and not self._stopping:
             self._send_ready(key)
-            repeat_s = min(2 * waited_s, HELD_REPEAT_S[1])
+            repeat_s = min(2 * waited_s, READY_REPEAT_S_MAX)
             self._plan_within((repeat_s, repeat_s), lambda: self._repeat_ready(key, repeat_s))
 
     def _send_ready(self, key: Key) -> None:
         disk = self._disk
         details: dict[str, object] = {"agent_started_at": self._agent_started_at.isoformat()}
         if disk.started is not None and not disk.closed and disk.exit is not None:
-            details["ended"] = {
-                "attempt": disk.started[0],
-                "incarnation": disk.started[1],
-                **disk.exit,
-            }
+            attempt, incarnation = disk.started
+            details["ended"] = {"attempt": attempt, "incarnation": incarnation, **disk.exit}
         self._send(self._events, topics.VM_READY, key, details, lambda: None)
 
     def _start_when_allowed(self, key: Key) -> None:
@@ -373,13 +380,14 @@ class SimAgent:
         """Once after each boot: report the incarnation that was running before it, unless that was
         done.
         """
-        if self._past_settled:
+        if self._has_settled_past:
             return
-        self._past_settled = True
+        self._has_settled_past = True
         disk = self._disk
         if disk.started is None or disk.closed:
             return
         if _key(directive) > disk.started:
+            # The next vm-ready reports this end.
             disk.exit = disk.exit or {
                 "at": self._context.scheduler.clock().isoformat(),
                 "cause": "vm_restarted",

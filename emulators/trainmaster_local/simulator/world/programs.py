@@ -149,7 +149,8 @@ class Training:
     def __post_init__(self) -> None:
         self._primary = self.plan.primary
         cluster = [group for group in self.plan.groups if group.task_type is not TaskType.EVALUATOR]
-        self._size = sum(group.count * group.hosts for group in cluster)  # programs
+        self._size = sum(group.count * group.hosts for group in cluster)
+        """Programs of a complete cluster."""
 
     def start(
         self,
@@ -190,7 +191,8 @@ class Training:
         """
         if not program.is_alive:
             return
-        if program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous:
+        works_alone = program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous
+        if works_alone:
             if program.replica_id.task_type is not TaskType.PS:
                 within = (0.5 * self.duration_s, self.duration_s)
                 self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
@@ -236,10 +238,9 @@ class Training:
         if not is_member(self.plan, program.replica_id):
             return
         for other in self._alive:
-            if (
-                is_member(self.plan, other.replica_id)
-                and other.vm_incarnation[1:] != program.vm_incarnation[1:]
-            ):
+            _, *other_round = other.vm_incarnation  # without the VM: attempt and incarnation
+            _, *own_round = program.vm_incarnation
+            if is_member(self.plan, other.replica_id) and other_round != own_round:
                 raise MixedRoundsError(f"F1: {program} starts beside {other}")
 
     def _end(self, program: Program, cause: EndCause) -> None:
@@ -261,9 +262,10 @@ class Training:
             return
         reached = self.done_s + (self.context.now - self._training_since)
         self._training_since = None
-        kept = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
-        self.lost_s += reached - max(kept, self.done_s)
-        self.done_s = max(kept, self.done_s)
+        last_checkpoint = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
+        saved = max(last_checkpoint, self.done_s)
+        self.lost_s += reached - saved
+        self.done_s = saved
         for peer in self._cluster:
             if peer.is_member and peer.replica_id.task_type is not TaskType.PS:
                 self._remove_member(peer)

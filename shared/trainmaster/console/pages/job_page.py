@@ -26,12 +26,12 @@ from trainmaster.core.reporting.explain import (
     budget_changes,
     final_entry,
     final_exit,
-    next_steps,
     replica_of,
     rules_passed_over,
     shown_entries,
 )
 from trainmaster.core.reporting.history import History, read_history
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause

@@ -14,7 +14,7 @@ from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.owner import Owner, owner
 from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup
-from trainmaster.core.reporting.explain import short_round
+from trainmaster.core.reporting.next_steps import short_round
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.rules.messages import summary
 from trainmaster.cost.job_cost import hourly_cost

@@ -23,6 +23,9 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reconcile.slice_addresses import slice_placeholder
 
+_CLOUD_DIGITS: Final = 16
+"""Hexadecimal digits in `task.cloud` of TF_CONFIG, a name that differs for each job."""
+
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 """Roles that take part in collectives, in rank order: the primary is rank 0.
 
@@ -63,8 +66,8 @@ class Cluster:
         slices = self.job.plan.slices
         if replica_id in slices:
             return f"{slice_placeholder(slices.index(replica_id))}:{port}"
-        has_one_slice = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
-        return f"{LOOPBACK}:{port}" if has_one_slice else self.addresses[replica_id]
+        is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
+        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
 
     def roles(self) -> dict[str, list[str]]:
         """Return the addresses of the cluster's members by task type, in index order."""
@@ -77,7 +80,7 @@ class Cluster:
     def tf_config(self, task_type: TaskType) -> Json:
         """Return TF_CONFIG without `task.index`."""
         trial = trial_number(self.job.job_id)
-        cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:16]
+        cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:_CLOUD_DIGITS]
         return {
             "cluster": self.roles(),
             "task": {
@@ -145,6 +148,7 @@ class Cluster:
         return [group for group in self.job.plan.groups if group.task_type in RANKED]
 
     def _pools(self) -> dict[str, list[str]]:
+        """Return the addresses of all replicas by worker pool, in index order."""
         pools: dict[str, list[str]] = {}
         for replica_id in self.job.plan.replica_ids:
             pools.setdefault(POOLS[replica_id.task_type], []).append(self.address(replica_id))

@@ -18,7 +18,7 @@ from trainmaster.core.model.machine_set import ReleaseCause, Taken
 from trainmaster.core.model.replica_id import ReplicaId
 
 CAUSES_MAX: Final = 256
-"""Causes of one hour for which a job's VMs are out of reach, at most."""
+"""Causes of one hour for which a job's VMs are out of reach, at most: each is a ledger entry."""
 
 
 class JobEventBase:

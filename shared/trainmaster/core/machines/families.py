@@ -90,7 +90,7 @@ def _rows(series: str, memory: Mapping[str, str], **columns: Any) -> Iterator[Fa
 
 
 def _with_gpus(
-    name: str, gpu: str, gpus: tuple[int, ...], vcpus: int, gib: int, **columns: Any
+    name: str, gpu: str, gpus: tuple[int, ...], *, vcpus: int, gib: int, **columns: Any
 ) -> Family:
     """Return a family whose types have their number of GPUs in the name.
 
@@ -156,24 +156,28 @@ FAMILIES: Final = (
         boot_disks=(PD_BALANCED, PD_SSD),
         sku="G2 Instance",
     ),
-    _with_gpus("a2-highgpu", "nvidia-tesla-a100", (1, 2, 4, 8), 12, 85, **_A2),
-    _with_gpus("a2-megagpu", "nvidia-tesla-a100", (16,), 6, 85, **_A2),
-    _with_gpus("a2-ultragpu", "nvidia-a100-80gb", (1, 2, 4, 8), 12, 170, local_ssd_gib=375, **_A2),
+    _with_gpus("a2-highgpu", "nvidia-tesla-a100", (1, 2, 4, 8), vcpus=12, gib=85, **_A2),
+    _with_gpus("a2-megagpu", "nvidia-tesla-a100", (16,), vcpus=6, gib=85, **_A2),
+    _with_gpus(
+        "a2-ultragpu", "nvidia-a100-80gb", (1, 2, 4, 8), vcpus=12, gib=170, local_ssd_gib=375, **_A2
+    ),
     _with_gpus(
         "a3-highgpu",
         "nvidia-h100-80gb",
         (1, 2, 4),
-        26,
-        234,
+        vcpus=26,
+        gib=234,
         sales=(Spot,),
         sku="A3 Instance",
         **_A3,
     ),
-    _with_gpus("a3-highgpu", "nvidia-h100-80gb", (8,), 26, 234, nics=5, sku="A3 Instance", **_A3),
-    _with_gpus("a3-megagpu", "nvidia-h100-mega-80gb", (8,), 26, 234, nics=9, **_A3),
-    _with_gpus("a3-ultragpu", "nvidia-h200-141gb", (8,), 28, 369, **_NEVER_ON_DEMAND),
-    _with_gpus("a3-edgegpu", "nvidia-h100-80gb", (8,), 26, 234, nics=5, **_A3),
-    _with_gpus("a4-highgpu", "nvidia-b200", (8,), 28, 496, **_NEVER_ON_DEMAND),
+    _with_gpus(
+        "a3-highgpu", "nvidia-h100-80gb", (8,), vcpus=26, gib=234, nics=5, sku="A3 Instance", **_A3
+    ),
+    _with_gpus("a3-megagpu", "nvidia-h100-mega-80gb", (8,), vcpus=26, gib=234, nics=9, **_A3),
+    _with_gpus("a3-ultragpu", "nvidia-h200-141gb", (8,), vcpus=28, gib=369, **_NEVER_ON_DEMAND),
+    _with_gpus("a3-edgegpu", "nvidia-h100-80gb", (8,), vcpus=26, gib=234, nics=5, **_A3),
+    _with_gpus("a4-highgpu", "nvidia-b200", (8,), vcpus=28, gib=496, **_NEVER_ON_DEMAND),
     Family(
         "g4-standard",
         Decimal("3.75"),

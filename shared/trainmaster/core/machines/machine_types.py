@@ -1,4 +1,8 @@
-"""One machine type of Compute Engine, found by its name, and the reason why a name is refused."""
+"""One machine type of Compute Engine, found by its name, and the reason why a name is refused.
+
+`find_machine_type` builds it from the row of its family; this module adds the types that break the
+rule of their family.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from trainmaster.core.machines.families import FAMILIES, NEWER_FAMILY, Family
 from trainmaster.core.model.plan import Accelerator
 
 SHARED_CORE_VCPUS: Final = 2
+"""vCPUs that the system of a shared-core machine sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ def _of_family(family: Family, number: int) -> MachineType:
 _BY_FAMILY: Final = {family.name: family for family in FAMILIES}
 _E2: Final = _BY_FAMILY["e2-standard"]
 _SHARED_CORE: Final = {"micro": ("0.25", 1), "small": ("0.5", 2), "medium": ("1", 4)}
+"""Size of a shared-core machine → billed vCPUs, and GiB of memory."""
 MACHINE_TYPES: Final = {
     **{
         machine.name: machine

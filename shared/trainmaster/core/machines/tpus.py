@@ -24,6 +24,7 @@ CHIPS_PER_HOST: Final = 4
 Source: Cloud TPU's pages of v2 to v6e.
 """
 _CUBE_EDGE: Final = 4
+"""Chips along each edge of the cubes that slices of any arrangement consist of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def _slices(cores_per_chip: int, shapes: str) -> dict[int, str]:
     }
 
 
+# Arrangements that several generations share: in two and in three dimensions
 _FLAT: Final = _slices(1, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
 _SOLID: Final = _slices(2, "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16")
 
@@ -110,39 +112,39 @@ _SOLID: Final = _slices(2, "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x
 # not offer it.
 GENERATIONS: Final = {
     "v2": Generation(
-        "v2",
-        2,
-        "tpu-ubuntu2204-base",
-        _slices(2, "2x2 4x4 8x8 8x16 16x16"),
+        prefix="v2",
+        cores_per_chip=2,
+        runtime="tpu-ubuntu2204-base",
+        topologies=_slices(2, "2x2 4x4 8x8 8x16 16x16"),
         zones=("us-central1-b", "us-central1-c", "europe-west4-a", "asia-east1-c"),
         hosts_by_chips={4: Host()},
         pod_zones=("us-central1-a", "europe-west4-a"),
     ),
     "v3": Generation(
-        "v3",
-        2,
-        "tpu-ubuntu2204-base",
-        _slices(2, "2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32"),
+        prefix="v3",
+        cores_per_chip=2,
+        runtime="tpu-ubuntu2204-base",
+        topologies=_slices(2, "2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32"),
         zones=("us-central1-a", "us-central1-b", "europe-west4-a"),
         hosts_by_chips={4: Host()},
         pod_zones=("europe-west4-a",),
     ),
     "v4": Generation(
-        "v4",
-        2,
-        "tpu-ubuntu2204-base",
-        _SOLID,
+        prefix="v4",
+        cores_per_chip=2,
+        runtime="tpu-ubuntu2204-base",
+        topologies=_SOLID,
         zones=("us-central2-b",),
-        hosts_by_chips={4: Host(240, 407)},
+        hosts_by_chips={4: Host(vcpus=240, memory_gib=407)},
         machine_family="ct4p-hightpu",
         gke_label="tpu-v4-podslice",
         chips_max=2048,
     ),
     "v5e": Generation(
-        "v5litepod",
-        1,
-        "v2-alpha-tpuv5-lite",
-        _FLAT,
+        prefix="v5litepod",
+        cores_per_chip=1,
+        runtime="v2-alpha-tpuv5-lite",
+        topologies=_FLAT,
         zones=(
             "us-central1-a",
             "us-south1-a",
@@ -151,28 +153,32 @@ GENERATIONS: Final = {
             "europe-west4-b",
             "asia-southeast1-b",
         ),
-        hosts_by_chips={1: Host(24, 48), 4: Host(112, 192), 8: Host(224, 384)},
+        hosts_by_chips={
+            1: Host(vcpus=24, memory_gib=48),
+            4: Host(vcpus=112, memory_gib=192),
+            8: Host(vcpus=224, memory_gib=384),
+        },
         machine_family="ct5lp-hightpu",
         gke_label="tpu-v5-lite-podslice",
         sku="TpuV5e",
     ),
     "v5p": Generation(
-        "v5p",
-        2,
-        "v2-alpha-tpuv5",
-        {**_SOLID, **_slices(2, "16x16x16 16x16x24")},
+        prefix="v5p",
+        cores_per_chip=2,
+        runtime="v2-alpha-tpuv5",
+        topologies={**_SOLID, **_slices(2, "16x16x16 16x16x24")},
         zones=("us-central1-a", "us-east5-a", "europe-west4-b"),
-        hosts_by_chips={4: Host(208, 448)},
+        hosts_by_chips={4: Host(vcpus=208, memory_gib=448)},
         machine_family="ct5p-hightpu",
         gke_label="tpu-v5p-slice",
         sku="TpuV5p",
         chips_max=6144,
     ),
     "v6e": Generation(
-        "v6e",
-        1,
-        "v2-alpha-tpuv6e",
-        _FLAT,
+        prefix="v6e",
+        cores_per_chip=1,
+        runtime="v2-alpha-tpuv6e",
+        topologies=_FLAT,
         zones=(
             "us-central1-b",
             "us-east1-d",
@@ -183,7 +189,11 @@ GENERATIONS: Final = {
             "southamerica-west1-a",
         ),
         # GKE's page has 448 GB for one chip; GKE's own autoscaler counts 176
-        hosts_by_chips={1: Host(44), 4: Host(180, 720), 8: Host(180, 1440)},
+        hosts_by_chips={
+            1: Host(44),
+            4: Host(vcpus=180, memory_gib=720),
+            8: Host(vcpus=180, memory_gib=1440),
+        },
         machine_family="ct6e-standard",
         gke_label="tpu-v6e-slice",
         sku="TpuV6e",

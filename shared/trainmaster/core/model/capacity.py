@@ -65,7 +65,7 @@ def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     ]
 
 
-def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
+def requests_with_advice(plan: Plan) -> list[tuple[str, TaskGroup]]:
     """Return zone and role of each request about which Google gives advice: those of decisive
     roles with GPUs, at a price class that has advice.
     """

@@ -37,6 +37,8 @@ SIGNAL_BASE: Final = 128
 SERVICE_STATUS_MAX: Final = 127
 """Highest exit status that the old service treated as permanent."""
 
+_FAILURES_WITHOUT_PAUSE: Final = 1
+"""Quick failures in a row after which a program is restarted at once."""
 RESTART_PAUSE_MAX_S: Final = 60
 """Longest pause before the restart of a program that keeps failing soon after its start."""
 
@@ -94,7 +96,10 @@ class ExitPolicy:
         """Return the pause before the restart that follows so many quick failures in a row: 0, 1,
         2, 4 … seconds.
         """
-        return min((1 << quick_failures) >> 2, RESTART_PAUSE_MAX_S) if self.pauses else 0
+        pauses = quick_failures - _FAILURES_WITHOUT_PAUSE
+        if not self.pauses or pauses < 1:
+            return 0
+        return min(1 << (pauses - 1), RESTART_PAUSE_MAX_S)
 
     def user_action(self, code: int | None, task_type: TaskType) -> ExitAction | None:
         """Return the action of the first user rule that matches; None if none does."""

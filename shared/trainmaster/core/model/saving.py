@@ -18,9 +18,9 @@ class CheckpointSignal(StrEnum):
 class SaveOnNotice(StrEnum):
     """Which programs are asked to save when the end of a VM is announced."""
 
-    GANG = "gang"
-    REPLICA = "replica"
-    OFF = "off"
+    GANG = "gang"  # those of all members of a synchronous job
+    REPLICA = "replica"  # only the one on that VM
+    OFF = "off"  # none
 
 
 @dataclass(frozen=True, slots=True)

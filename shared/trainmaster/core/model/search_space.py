@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class ParameterKind(StrEnum):
@@ -63,8 +64,12 @@ class Parameter:
         return text if self.kind is ParameterKind.CATEGORICAL else float(text)
 
 
+_EXACT_MAX: Final = 2**53
+"""Below it, a float holds every whole number exactly."""
+
+
 def format_number(number: float) -> str:
     """Return the number as a program gets it: whole numbers without a point, so that both int() and
     float() accept them.
     """
-    return str(int(number)) if number == int(number) and abs(number) < 2**53 else repr(number)
+    return str(int(number)) if number == int(number) and abs(number) < _EXACT_MAX else repr(number)

@@ -107,8 +107,12 @@ class Directive:
             DirectiveAction.SAVE: 2,
             DirectiveAction.STOP: 3,
         }
-        rank_in_life = (rank[self.action], self.save_number)
-        return (self.tenure, self.attempt, self.incarnation, *rank_in_life)
+        return (*self.execution, rank[self.action], self.save_number)
+
+    @property
+    def execution(self) -> tuple[int, int, int]:
+        """The execution of the program that the directive is about, later ones being larger."""
+        return self.tenure, self.attempt, self.incarnation
 
     def to_metadata(self) -> dict[str, object]:
         """Return the value of the metadata entry as JSON. Source: docs/interfaces.md section 3."""

@@ -29,6 +29,7 @@ HASH_DIGITS: Final = 16
 With 64 bits, it is not feasible to find a second job id whose VMs have the same names.
 """
 _REST_LENGTH: Final = len("--") + HASH_DIGITS + len("-evaluator-99999")
+"""Longest part of a name after the prefix and the slug."""
 
 VM_NAME: Final = re.compile(
     rf"tm[a-z0-9]*-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})"
@@ -46,11 +47,12 @@ def vm_name(job_id: str, replica_id: ReplicaId) -> str:
     """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have
     the same name.
     """
-    return named(name_in_installation("tm"), job_id, replica_id)
+    return vm_name_with_prefix(name_in_installation("tm"), job_id, replica_id)
 
 
-@lru_cache(maxsize=4096)  # called for every replica in every provisioning round
-def named(prefix: str, job_id: str, replica_id: ReplicaId) -> str:
+@lru_cache(maxsize=4096)  # called for every replica in every cycle of a reconciliation
+def vm_name_with_prefix(prefix: str, job_id: str, replica_id: ReplicaId) -> str:
+    """Return `vm_name` in the installation whose VM names begin with `prefix`."""
     job_slug = slug(job_id, NAME_LENGTH_MAX - len(prefix) - _REST_LENGTH)
     return f"{prefix}-{job_slug}-{job_hash(job_id)}-{replica_id}"
 

@@ -16,7 +16,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.round import SaveCause
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
-from trainmaster.core.model.vm_names import named
+from trainmaster.core.model.vm_names import vm_name_with_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
     return tuple(
         DesiredVm(
             replica,
-            named(prefix, job.set_id, replica.replica_id),
+            vm_name_with_prefix(prefix, job.set_id, replica.replica_id),
             _with_save(_directive(job, replica, without), job, replica, now),
             replica.awaits_vm,
             is_paused=replica.next_at is not None and now < replica.next_at,

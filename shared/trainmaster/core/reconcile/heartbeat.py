@@ -15,6 +15,9 @@ series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
     any        fresh            never: an outage of Cloud Monitoring must not end a job
     unknown    unknown          never
 
+`flows.provisioning.heartbeats` reads what these functions name, and calls `find_silent_agents`. In
+a held round, all members of a synchronous job wait for the agents that have not reported.
+
 A heartbeat is unknown where an organisation policy forbids to read guest attributes. One that is
 only not read now, because of a rate limit, is no evidence either way.
 
@@ -194,31 +197,25 @@ def find_silent_agents(
     wrong readings are more likely: those are lost that a held round waits for, and all after
     `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
     """
-    silent = [
-        (
-            replica,
-            vm,
-            _last_sign(replica, heartbeats.get(vm.instance_id), points.get(replica.replica_id)),
+    silent: list[ReportLoss] = []
+    for replica, vm in read:
+        point = points.get(replica.replica_id)
+        heartbeat = heartbeats.get(vm.instance_id)
+        is_shown_by_series = others_write and _has_ended_unread(
+            replica, vm, points, heartbeats, now
         )
-        for replica, vm in read
-        if _is_lost(
-            job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now
-        )
-        or (others_write and _has_ended_unread(replica, vm, points, heartbeats, now))
-    ]
+        if is_shown_by_series or _is_lost(job, replica, vm, point, heartbeat, now):
+            name = vm_name(job.set_id, replica.replica_id)
+            last_sign = _last_sign(replica, heartbeat, point)
+            silent.append(ReportLoss(replica, name, vm, LossCause.AGENT_SILENT, last_sign))
     known = [points[replica.replica_id] for replica, _ in replicas if replica.replica_id in points]
     is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
-    return tuple(
-        ReportLoss(
-            replica, vm_name(job.set_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last
-        )
-        for replica, vm, last in silent
-        if not is_doubtful
-        or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
-    )
+    if not is_doubtful:
+        return tuple(silent)
+    return tuple(loss for loss in silent if _is_beyond_doubt(job, loss, points, now))
 
 
-def undecided(read: Watched, points: Points, heartbeats: Heartbeats, now: datetime) -> bool:
+def is_undecided(read: Watched, points: Points, heartbeats: Heartbeats, now: datetime) -> bool:
     """Whether a series has ended for so long that it decides alone, if other VMs write theirs."""
     return any(_has_ended_unread(replica, vm, points, heartbeats, now) for replica, vm in read)
 
@@ -277,10 +274,14 @@ def _timeout(job: Job, replica: Replica) -> timedelta:
     return HELD_AGENT_TIMEOUT if _is_awaited(job, replica) else AGENT_TIMEOUT
 
 
-def _doubt(job: Job, replica: Replica, *, has_series: bool) -> timedelta:
+def _is_beyond_doubt(job: Job, loss: ReportLoss, points: Points, now: datetime) -> bool:
+    """Whether the agent has been silent for so long that wrong readings do not explain it."""
+    replica = loss.replica
+    has_series = replica.replica_id in points
+    patience = AGENT_TIMEOUT if has_series else ALL_AGENTS_TIMEOUT
     if _is_awaited(job, replica):
-        return HELD_AGENT_TIMEOUT
-    return AGENT_TIMEOUT if has_series else ALL_AGENTS_TIMEOUT
+        patience = HELD_AGENT_TIMEOUT
+    return is_silent(loss.at, now, patience)
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:

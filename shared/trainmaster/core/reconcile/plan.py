@@ -10,11 +10,11 @@ plans again until no step is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
@@ -63,7 +63,7 @@ def plan(
     *,
     may_start: bool = True,
 ) -> Steps:
-    """Return the steps of the next provisioning round.
+    """Return the steps of the next cycle of the reconciliation.
 
     `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key,
     the inserts of this delivery that Compute Engine answered with "created". `may_start`: whether
@@ -152,45 +152,28 @@ def vm_steps(
     longer runs. Replicas that wait for slice addresses yield Await only if there is no other step.
     """
     vm_by_name = match_vms(job, desired, vms)
-    generations = {
-        vm_name(job.set_id, replica.replica_id): replica.vm_generation for replica in replicas
-    }
     idle = _idle_vms(job, replicas)
-    steps: list[Step] = [
-        _delete_or_await(vm)
-        for vm in vms
-        if vm_by_name.get(vm.name) is not vm
-        and vm.instance_id not in idle
-        and (
-            job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
-        )
-    ]
-    # Names whose VM must end before a program starts on the other VM of that name
-    others = {
-        vm.name
-        for vm in vms
-        if vm_by_name.get(vm.name) is not vm
-        and vm.instance_id not in idle
-        and _may_run_programs(vm)
-    }
+    extra = [vm for vm in vms if vm_by_name.get(vm.name) is not vm and vm.instance_id not in idle]
+    steps = _deletions(job, extra, replicas)
+    # Names whose extra VM must end before a program starts on the desired VM of that name
+    others = {vm.name for vm in extra if _may_run_programs(vm)}
     waiting: list[Step] = []
-    missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
-    # Whether the held round begins without the missing members
-    goes = job.round.is_held and is_refused(job) and goes_on(State(job, replicas))
+    missing: dict[_Insert, list[DesiredVm]] = {}
+    begins_without_missing = job.round.is_held and is_refused(job) and goes_on(State(job, replicas))
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             if target.is_paused:
                 continue
             replica = target.replica
-            key = (
+            insert = _Insert(
                 replica.replica_id.task_type,
                 replica.vm_generation,
                 target.directive,
                 price_of_vm(job.plan, replica),
-                not goes and _is_required(job, replica),
+                not begins_without_missing and _is_required(job, replica),
             )
-            missing.setdefault(key, []).append(target)
+            missing.setdefault(insert, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))
         elif (may_start and vm.name not in others) or not _is_start(job, target, vm):
@@ -199,9 +182,34 @@ def vm_steps(
                 steps.append(step)
             elif target.awaits_slices:
                 waiting.append(Await(vm))
-    creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
+    creates = [
+        _create(job, targets, partial=not insert.is_required) for insert, targets in missing.items()
+    ]
     steps.extend(_scarce_first(job, _required_first(creates)))
     return tuple(steps or waiting)
+
+
+class _Insert(NamedTuple):
+    """What VMs have in common that one bulk insert creates."""
+
+    task_type: TaskType
+    vm_generation: int
+    directive: Directive
+    price: PriceClass
+    is_required: bool
+    """Whether all of them must be created, or none."""
+
+
+def _deletions(job: Job, extra: Sequence[Vm], replicas: Sequence[Replica]) -> list[Step]:
+    """Return the deletions of VMs that are not desired, but of none that a later state ordered."""
+    generations = {
+        vm_name(job.set_id, replica.replica_id): replica.vm_generation for replica in replicas
+    }
+    return [
+        _delete_or_await(vm)
+        for vm in extra
+        if job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
+    ]
 
 
 def _idle_vms(job: Job, replicas: tuple[Replica, ...]) -> frozenset[str]:
@@ -265,7 +273,7 @@ def _extension(desired: Directive, vm: Vm) -> Step | None:
     Otherwise its directive stays: it may ask to save where the desired one no longer does.
     """
     found = vm.directive
-    is_current = found is not None and found.order[:3] == desired.order[:3]
+    is_current = found is not None and found.execution == desired.execution
     if found is None or not is_current or found.paid_until >= desired.paid_until:
         return None
     return Direct(vm, replace(found, paid_until=desired.paid_until))

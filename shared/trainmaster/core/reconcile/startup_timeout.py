@@ -32,14 +32,12 @@ def find_startup_timeouts(
     timeouts = []
     for target in desired:
         vm = vm_by_name.get(target.name)
-        if (
-            vm is None
-            or not _is_starting(state.job, target, vm)
-            or target.replica.ordered_at is None
-            or vm.started_at is None
-        ):
+        if vm is None or not _is_starting(state.job, target, vm):
             continue
-        moments = [target.replica.ordered_at, vm.started_at, *slices_started]
+        ordered_at = target.replica.ordered_at
+        if ordered_at is None or vm.started_at is None:
+            continue
+        moments = [ordered_at, vm.started_at, *slices_started]
         if is_held(state.job, target.replica.replica_id) and state.job.round.ordered_at:
             moments.append(state.job.round.ordered_at)
         if now - max(moments) >= timedelta(seconds=_timeout_s(state.job, target.replica, after_s)):

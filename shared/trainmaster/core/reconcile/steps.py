@@ -54,14 +54,9 @@ class Create:
 
     def without(self, names: Container[str]) -> Create:
         """Return the request without the VMs of these names, which exist."""
-        missing = [
-            pair for pair in zip(self.replica_ids, self.names, strict=True) if pair[1] not in names
-        ]
-        return replace(
-            self,
-            replica_ids=tuple(pair[0] for pair in missing),
-            names=tuple(pair[1] for pair in missing),
-        )
+        requested = zip(self.replica_ids, self.names, strict=True)
+        missing = {name: replica_id for replica_id, name in requested if name not in names}
+        return replace(self, replica_ids=tuple(missing.values()), names=tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +151,7 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one provisioning round: what `provision` executes before it loads and plans
-    again.
-    """
+    """The steps of one cycle of a reconciliation, which loads and plans again after them."""
 
     steps: tuple[Step, ...]
     readiness: Readiness = Readiness.NOT_HELD

@@ -121,6 +121,7 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     only the markers.
     """
     names = set(names)
+    # TensorFlow's PREFIX.index marks a save only beside its shards, PREFIX.data-00000-of-00001.
     sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
     markers = {}
     for name in names:
@@ -130,14 +131,16 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     unfinished = tuple(
         f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED)
     )
-    marked = tuple(set(markers.values()))
-    return {
-        name
-        for name in names
-        if (name in markers or not (name.startswith(marked) or _NO_CHECKPOINT.fullmatch(name)))
-        and not name.startswith(unfinished)
-        and not name.endswith(_UNFINISHED)
-    }
+    folders_with_markers = tuple(set(markers.values()))
+
+    def may_belong_to_checkpoint(name: str) -> bool:
+        if name.startswith(unfinished) or name.endswith(_UNFINISHED):
+            return False
+        if name in markers:
+            return True
+        return not name.startswith(folders_with_markers) and not _NO_CHECKPOINT.fullmatch(name)
+
+    return {name for name in names if may_belong_to_checkpoint(name)}
 
 
 def written_objects(

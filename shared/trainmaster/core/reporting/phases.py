@@ -5,6 +5,9 @@ The phases of a replica follow each other without a gap, from the acceptance of 
 Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
 message states when the agent started: the search for a VM ended and its setup began. As long as no
 such time is known, STARTING and REPLACING contain both.
+
+`replica_spans` goes through the steps of a job's history, keeps the open span of each replica, and
+closes it when the replica is in another phase.
 """
 
 from __future__ import annotations
@@ -130,31 +133,49 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     The timeline and the costs on one page need them, which takes a quarter of a second for 1,000
     replicas.
     """
-    closed: list[Span] = []
-    open_spans: dict[ReplicaId, Span] = {}
+    spans = _Spans()
     for step in history.steps:
-        at = step.entry.at
         is_queued = step.job.state is JobState.QUEUED
         was_queued = step.previous is not None and step.previous.state is JobState.QUEUED
         was_live = step.previous is not None and not step.previous.state.is_terminal
-        if step.job.state.is_terminal and was_live:  # the job ends
-            open_spans.update(_new_spans(step, open_spans, closed, is_queued=False))
-            closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
-            open_spans = {}
-        if step.job.state.is_terminal:
+        is_over = step.job.state.is_terminal
+        if is_over and was_live:
+            _follow_replicas(spans, step, is_queued=False)
+            spans.close_all(step.entry.at)
+        if is_over:
             continue
-        if was_queued and not is_queued:  # the job leaves the admission queue
-            for replica_id, span in open_spans.items():
-                closed.append(replace(span, end=max(at, span.start)))
-                open_spans[replica_id] = replace(
-                    span, phase=Phase.STARTING, start=max(at, span.start)
-                )
-        open_spans.update(_new_spans(step, open_spans, closed, is_queued=is_queued))
-    order = {
-        replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)
-    }
-    spans = [_within_job(span, history.state.job) for span in (*closed, *open_spans.values())]
-    return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
+        if was_queued and not is_queued:
+            spans.leave_queue(step.entry.at)
+        _follow_replicas(spans, step, is_queued=is_queued)
+    job = history.state.job
+    order = {replica_id: index for index, replica_id in enumerate(job.plan.replica_ids)}
+    within_job = [_within_job(span, job) for span in (*spans.closed, *spans.open.values())]
+    return tuple(
+        sorted(within_job, key=lambda span: (span.attempt, order[span.replica_id], span.start))
+    )
+
+
+@dataclass(slots=True)
+class _Spans:
+    """The spans of all replicas up to one step of the history."""
+
+    closed: list[Span] = field(default_factory=list)
+    open: dict[ReplicaId, Span] = field(default_factory=dict)
+    """The phase that each replica is in."""
+
+    def close_all(self, at: datetime) -> None:
+        """End all open spans with the job. Clocks differ, so that none ends before its start."""
+        self.closed += [replace(span, end=max(at, span.start)) for span in self.open.values()]
+        self.open = {}
+
+    def leave_queue(self, at: datetime) -> None:
+        """Let STARTING follow QUEUED in all open spans."""
+        queued = self.open
+        self.close_all(at)
+        self.open = {
+            replica_id: replace(span, phase=Phase.STARTING, start=max(at, span.start))
+            for replica_id, span in queued.items()
+        }
 
 
 def _within_job(span: Span, job: Job) -> Span:
@@ -168,18 +189,14 @@ def _within_job(span: Span, job: Job) -> Span:
     return replace(span, start=min(span.start, job.ended_at), end=job.ended_at)
 
 
-def _new_spans(
-    step: Step, open_spans: dict[ReplicaId, Span], closed: list[Span], *, is_queued: bool
-) -> Iterator[tuple[ReplicaId, Span]]:
-    """Yield the new span of each replica that is in another phase, and append its last span to
-    `closed`.
-    """
+def _follow_replicas(spans: _Spans, step: Step, *, is_queued: bool) -> None:
+    """Close the span of each replica that the step puts into another phase, and open the next."""
     at = step.entry.at
     job = step.job
     placed = job.placed.plan
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _phase(step, replica)
-        last = open_spans.get(replica.replica_id)
+        last = spans.open.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
         incarnation = current_incarnation(job, replica)
         generation = replica.vm_generation
@@ -200,12 +217,12 @@ def _new_spans(
             candidate=candidate,
         )
         if last is not None:
-            if _what(last) == _what(span):
+            if _distinction(last) == _distinction(span):
                 continue
             if last.phase in _SEARCHES:  # a gang that has moved gets the VM that it requested last
                 last = replace(last, price=price, candidate=candidate)
-            closed += _split_span(replace(last, end=start), step.entry.event)
-        yield replica.replica_id, span
+            spans.closed += _split_span(replace(last, end=start), step.entry.event)
+        spans.open[replica.replica_id] = span
 
 
 def _phase(step: Step, replica: Replica) -> Phase:
@@ -249,7 +266,7 @@ def _kept_span(job: Job, vm: KeptVm, start: datetime, end: datetime | None) -> S
     )
 
 
-def _what(span: Span) -> tuple[int, int, int, Phase, PriceClass]:
+def _distinction(span: Span) -> tuple[int, int, int, Phase, PriceClass]:
     """Return what distinguishes a span from the one before it."""
     return span.attempt, span.incarnation, span.vm_generation, span.phase, span.price
 

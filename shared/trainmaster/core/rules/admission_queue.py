@@ -15,7 +15,8 @@ share per weight, by the resource of which it uses the largest share; priority a
 jobs within a team. A team that is alone may use everything. Source: dominant resource fairness
 (Ghodsi et al., 2011), without preemption.
 
-An admission pass reads all live jobs, starts those that may start, and stores why the others wait.
+An admission pass (`flows.provisioning.admission`) reads all live jobs, starts those that may start,
+and stores why the others wait. Here is what it decides; nothing is read or written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.machines.gpus import GPUS as GPU_TYPES
 from trainmaster.core.machines.machine_types import find_machine_type
@@ -56,6 +57,7 @@ TEAM: Final = "team"
 """Label of jobs, and beginning of the names of weights."""
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
+"""Time of the pass that stored the queue, if none has."""
 
 Limits = Mapping[str, int]
 """Resource, and how much of it all jobs together may use; or `team:NAME`, and the weight of its
@@ -151,17 +153,16 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     `jobs` are all that have not ended.
     """
     waits: list[Wait] = []
-    for job, used, share in _turns(jobs, limits):
-        needs = _needs(job)
+    for turn in _turns(jobs, limits):
+        needs = _needs(turn.job)
         short = [
             name
             for name, limit in limits.items()
-            if needs[name] and round(used[name] + needs[name], 2) > limit
+            if needs[name] and round(turn.used[name] + needs[name], 2) > limit
         ]
         if short:
-            waits.append(
-                Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits) + share)
-            )
+            reason = _reason(short[0], needs, turn.used, limits) + turn.share_words
+            waits.append(Wait(turn.job.job_id, len(waits) + 1, reason))
     return tuple(waits)
 
 
@@ -179,8 +180,8 @@ def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) 
     `jobs` are all that have not ended, and `waits` those of them that may not start.
     """
     waiting = {wait.job_id for wait in waits}
-    turns = (job for job, _, _ in _turns(jobs, limits))
-    return tuple(job for job in turns if waits_for_admission(job) and job.job_id not in waiting)
+    queued = (turn.job for turn in _turns(jobs, limits))
+    return tuple(job for job in queued if waits_for_admission(job) and job.job_id not in waiting)
 
 
 def wait_of_job(job: Job, read_queue: Callable[[], AdmissionQueue], limits: Limits) -> Wait | None:
@@ -208,14 +209,23 @@ def vcpus(machine_type: str) -> int:
     return machine.vcpus if machine else 0
 
 
-def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[str], str]]:
-    """Yield the queued jobs in the order of the queue, each with what is in use or reserved before
-    its turn, and with the share of its team in words if there are weights.
+class _Turn(NamedTuple):
+    """The turn of a queued job."""
+
+    job: Job
+    used: Counter[str]
+    """What is in use, or reserved for jobs before it, by resource. It changes with the next turn.
     """
+    share_words: str
+    """The share of its team, as the end of a sentence; empty without weights."""
+
+
+def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[_Turn]:
+    """Yield the queued jobs in the order of the queue."""
     used: Counter[str] = Counter()
     by_team: defaultdict[str, Counter[str]] = defaultdict(Counter)
     queues: defaultdict[str, deque[Job]] = defaultdict(deque)
-    for job in sorted(jobs, key=_rank):
+    for job in sorted(jobs, key=_by_priority_and_age):
         if job.state is JobState.QUEUED:
             queues[_team_of(job, limits)].append(job)
         else:
@@ -223,20 +233,26 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
                 counter.update(_needs(job))
 
     def share(team: str) -> float:
+        """Return the largest share that the team has of any resource."""
         return max(
             (by_team[team][name] / limit for name, limit in limits.items() if limit), default=0.0
         )
 
+    def weight(team: str) -> int:
+        return limits.get(team, 1)
+
+    has_weights = any(map(is_weight, limits))
     while queues:
         team = min(
-            queues, key=lambda team: (share(team) / limits.get(team, 1), _rank(queues[team][0]))
+            queues,
+            key=lambda team: (share(team) / weight(team), _by_priority_and_age(queues[team][0])),
         )
         job = queues[team].popleft()
         words = (
             f"; the share of {team or 'all other jobs'} is {share(team):.0%}, its weight is"
-            f" {limits.get(team, 1)}"
+            f" {weight(team)}"
         )
-        yield job, used, words if any(map(is_weight, limits)) else ""
+        yield _Turn(job, used, words if has_weights else "")
         can_ever_start = limit_problem(job.plan, limits) is None
         if can_ever_start:  # reserved for a waiting job, too: later jobs must not overtake it
             for counter in (used, by_team[team]):
@@ -245,7 +261,8 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
             del queues[team]
 
 
-def _rank(job: Job) -> tuple[int, datetime, str]:
+def _by_priority_and_age(job: Job) -> tuple[int, datetime, str]:
+    """Return the key that sorts the higher priority first, then the older job."""
     return -job.plan.limits.priority, job.created_at, job.job_id
 
 

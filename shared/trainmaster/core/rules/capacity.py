@@ -170,12 +170,10 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     repair = "" if is_failure else ", which an operator can repair"
     verb = "fails to create" if is_failure else "refuses"
     text = f"Google {verb} {event.requested} ({error}){repair}{limit}: trying again"
-    moves = (
-        bool(job.plan.where.options)
-        and is_whole_gang_requested(state)
-        and not event.required_present
-    )
-    turn = next_turn(state, event, now) if moves else stay(job)
+    # Google may refuse one alternative and accept another, as long as nothing holds the job here.
+    may_move = is_whole_gang_requested(state) and not event.required_present
+    tries_alternatives = bool(job.plan.where.options) and may_move
+    turn = next_turn(state, event, now) if tries_alternatives else stay(job)
     text += (
         f" with {candidate_words(job.plan, turn.candidate)}"
         if turn.candidate != job.placement.zone_index
@@ -225,11 +223,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         )
         text = f"{problem} ({error}): trying {zone} next{chance}"
         return _continue(state, turn, reason, text, event, now)
-    since = provisioning_since(state, required_only=True)
-    if job.plan.restarts.elastic and job.round.ordered_at:
-        # Until its last round ended, the job went on without some of them.
-        since = tuple(max(at, job.round.ordered_at) for at in since)
-    waited_s = max(((now - at).total_seconds() for at in since), default=0.0)
+    waited_s = _waited_for_required_s(state, now)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)
@@ -238,6 +232,16 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     )
     rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
     return Decision(Rule.CAPACITY, Reason.STOCKOUT, text, rerun)
+
+
+def _waited_for_required_s(state: State, now: datetime) -> float:
+    """Return for how many seconds the job has waited for its longest missing required VM."""
+    job = state.job
+    since = provisioning_since(state, required_only=True)
+    if job.plan.restarts.elastic and job.round.ordered_at:
+        # Until its last round ended, the job went on without some of them.
+        since = tuple(max(at, job.round.ordered_at) for at in since)
+    return max(((now - at).total_seconds() for at in since), default=0.0)
 
 
 def _continue(

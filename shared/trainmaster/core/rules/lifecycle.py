@@ -124,11 +124,12 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     number = job.round.number if is_member(job.plan, replica.replica_id) else None
     hosts = job.placed.plan.group(replica.replica_id.task_type).hosts
     finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
+    # What is stored about hosts may be of an earlier incarnation.
     reported = (
         replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
     )
     has_ended = round_end(state, event) is not None
-    hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}
+    hosts_ready = {*reported, subject.host}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
         host_ready = MarkHostReady(

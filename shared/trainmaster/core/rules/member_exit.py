@@ -155,13 +155,10 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     round_ = job.round
     saving = round_.saving
     joining = [member.replica_id for member in joining_members(state)]
-    if (
-        (event.attempt, event.round) != (job.attempt, round_.number)
-        or round_.is_held
-        or event.number != round_.next_save
-        or (saving is not None and (round_.ends_job or now - saving.at < SAVE_AGAIN_MIN))
-        or not joining
-    ):
+    runs = (event.attempt, event.round) == (job.attempt, round_.number) and not round_.is_held
+    has_other_request = event.number != round_.next_save
+    is_saving = saving is not None and now - saving.at < SAVE_AGAIN_MIN
+    if not runs or has_other_request or round_.ends_job or is_saving or not joining:
         return not_yet("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
     until = now + SAVE_MAX

@@ -35,7 +35,7 @@ Keys = Sequence[Iterable[tuple[str, str]]]
 """Per candidate, the keys of the outcomes that decide about it: zone and kind of each role."""
 
 
-def look_out(
+def estimate_prospects(
     keys: Keys,
     outcomes: Iterable[Outcome],
     now: datetime,

@@ -18,16 +18,10 @@ from datetime import datetime
 from typing import Final
 
 from trainmaster.core.actions import (
-    Action,
-    BeginRound,
     Budget,
     FailJob,
     RecordCompletion,
     RecordHostDone,
-    ReplaceVm,
-    RerunJob,
-    RestartReplica,
-    StopRound,
     SucceedJob,
 )
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
@@ -40,8 +34,9 @@ from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
+from trainmaster.core.rules.exit_actions import replace_action, rerun_action, restart_action
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.failure_row import Following, continued
+from trainmaster.core.rules.failure_row import Following
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -134,9 +129,9 @@ def judge_unfit(case: Case) -> Decision | None:
     """Decide by rule 4 about a machine that failed the preflight; None: the exit is another one."""
     if case.event.cause is not ExitCause.UNFIT:
         return None
-    found = case.event.tail.strip()
+    fault = case.event.tail.strip()
     cause = (
-        f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps"
+        f"The VM of {case.who} failed the preflight ({fault}; `trainmaster.preflight: report` keeps"
         " such VMs)"
     )
     end = VmEnd(cause, Reason.UNFIT, case.event.at)
@@ -171,7 +166,7 @@ def _interrupted(case: Case) -> Decision | None:
         else "it restarts in the same VM"
     )
     text = exit_texts.about_vm(case, cause, f"{consequence}, free of charge.")
-    action = _rerun_action(case, Budget.FREE) if rerun else _restart_action(case, Budget.FREE)
+    action = rerun_action(case, Budget.FREE) if rerun else restart_action(case, Budget.FREE)
     return Decision(Rule.VM_LOST, reason, text, action)
 
 
@@ -179,10 +174,10 @@ def judge_setup_failure(case: Case) -> Decision | None:
     """Decide by rule 4 about a set-up that failed; None: the exit is another one."""
     if case.event.cause is not ExitCause.SETUP:
         return None
-    found = case.event.tail.strip() or (
+    problem = case.event.tail.strip() or (
         case.event.error.message if case.event.error else "no cause given"
     )
-    cause = f"{case.who} could not be set up: {found}"
+    cause = f"{case.who} could not be set up: {problem}"
     is_spared = can_spare(case.state, case.replica.replica_id)
     is_needed = is_required(case.job.plan, case.replica.replica_id) and not is_spared
     if case.job.plan.restarts.disable_retries and is_needed:
@@ -265,25 +260,20 @@ def _restart(case: Case) -> Decision:
     if case.restarts_used >= RESTARTS_MAX:
         after = f"after {RESTARTS_MAX} restarts, "
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
+    # In a held round, all others wait: a failed installation is repeated on another VM.
     replaces_vm = case.is_verdict and case.event.cause is ExitCause.INSTALL
-    where = (
-        "on another VM"
-        if replaces_vm or not case.is_on_current_vm
-        else f"in the same VM{exit_texts.after_pause(case)}"
-    )
-    number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
-    excused = len(case.state.excused)
-    if excused:
-        number += f"; {excused} beside losses of VMs do not count"
+    number = _restart_number(case)
+    if replaces_vm:
+        action = replace_action(case)
+    else:
+        whose = f" of {case.who}" if case.is_verdict else ""
+        step = f"{number}{whose}{exit_texts.after_pause(case)}"
+        following = Following(step, case.failures_left)
+        action = restart_action(case, Budget.RESTARTS, following, case.bug)
+    is_on_other_vm = replaces_vm or not case.is_on_current_vm
+    where = "on another VM" if is_on_other_vm else f"in the same VM{exit_texts.after_pause(case)}"
     restarts = (
         f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
-    )
-    whose = f" of {case.who}" if case.is_verdict else ""
-    following = Following(f"{number}{whose}{exit_texts.after_pause(case)}", case.failures_left)
-    action = (
-        _replace_action(case)
-        if replaces_vm
-        else _restart_action(case, Budget.RESTARTS, following, case.bug)
     )
     return Decision(
         Rule.RESTART,
@@ -293,52 +283,13 @@ def _restart(case: Case) -> Decision:
     )
 
 
-def _restart_action(
-    case: Case, charge: Budget, following: Following | None = None, bug: str | None = None
-) -> Action:
-    """Return the restart of the replica, or of the round.
-
-    `following`: for a failure of the program; None: it did not fail. `bug`: the signature that the
-    next exit must repeat to prove a bug.
+def _restart_number(case: Case) -> str:
+    """Return `restart 2 of 5`, and how many earlier ones do not count: losses of VMs explain
+    them.
     """
-    key = case.replica.key
-    event = case.event
-    is_failure = charge is Budget.RESTARTS
-    is_quick = is_failure and bool(case.quick_failures)
-    failing = continued(case.record.failing, event, following, case.now) if following else None
-    if case.is_verdict:
-        return BeginRound(
-            case.job.round.number,
-            key,
-            charge,
-            is_quick_failure=is_quick,
-            bug=bug,
-            failing=failing,
-        )
-    return RestartReplica(
-        key,
-        charge,
-        is_quick_failure=is_quick,
-        bug=bug,
-        measurement=event.measurement,
-        failing=failing,
-        excused=case.state.excused,
-    )
-
-
-def _replace_action(case: Case) -> Action:
-    """Return the restart on another VM, with a new round if members restart together."""
-    replacement = ReplaceVm(
-        case.replica.key,
-        Budget.RESTARTS,
-        wasted=case.replica.wasted,
-        measurement=case.event.measurement,
-    )
-    return (
-        StopRound(case.job.round.number, case.replica.key, replacement)
-        if case.is_verdict
-        else replacement
-    )
+    number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
+    excused = len(case.state.excused)
+    return f"{number}; {excused} beside losses of VMs do not count" if excused else number
 
 
 def _rerun(
@@ -362,7 +313,7 @@ def _rerun(
         case, f"{after}the whole job is rerun{pause} ({number}){other_vm}.{advice}"
     )
     following = Following(f"{number}{pause}", _failures_left_after_rerun(case))
-    action = _rerun_action(case, Budget.RERUNS, following, replaces_vm=replaces_vm)
+    action = rerun_action(case, Budget.RERUNS, following, replaces_vm=replaces_vm)
     return Decision(rule, reason, text, action)
 
 
@@ -403,22 +354,6 @@ def _failures_left_after_rerun(case: Case) -> int | None:
     if case.failures_left is None or case.job.plan.restarts.restart_job_on_worker_restart:
         return case.failures_left
     return case.failures_left - max(RESTARTS_MAX - case.restarts_used, 0)
-
-
-def _rerun_action(
-    case: Case, charge: Budget, following: Following | None = None, *, replaces_vm: bool = False
-) -> RerunJob:
-    """Return the rerun of the job. `following`: as of `_restart_action`."""
-    key = case.replica.key
-    failing = continued(case.record.failing, case.event, following, case.now) if following else None
-    return RerunJob(
-        charge,
-        lost=key if replaces_vm else None,
-        wasted=case.replica.wasted if replaces_vm else 0,
-        reporter=key,
-        quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
-        failing=failing,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from trainmaster.core.rules.messages import member_names
 
 COMPLETE_SHARE: Final = 0.9
 """Share from which the work counts as done: programs print every so many steps, not each one."""
-SECOND_S: Final = 2.0
-"""Shorter than the start of any training."""
+START_S: Final = 2.0
+"""Seconds in which no training even starts."""
 SILENT_S: Final = 60.0
 """A first program that ends sooner, and prints nothing, has hardly trained."""
 NAMED_MAX: Final = 3
@@ -84,7 +84,7 @@ def _duration_notes(event: ReplicaExited) -> Iterator[str]:
     if event.ran_s is None or not is_first:
         return
     is_silent = not event.tail.strip()
-    if event.ran_s >= (SILENT_S if is_silent else SECOND_S):
+    if event.ran_s >= (SILENT_S if is_silent else START_S):
         return
     printed = " and printed nothing" if is_silent else ""
     yield f"ran for {max(round(event.ran_s), 1)} s{printed}"

@@ -1,8 +1,8 @@
 """How the actions on a job as a whole change the stored state.
 
 A rule has decided what to do (`core.rules`); an action says so, and a function here returns the
-documents that it changes. All functions are pure. A round is one common run of the members of a
-synchronous job; it is held while they wait for each other.
+documents that it changes, and the effects that follow their commit: `PROVISION` requests that the
+VMs be made equal to the new state. All functions are pure.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
-from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.transitions.change import (
@@ -54,7 +52,13 @@ from trainmaster.core.transitions.kept_machines import (
     taking_replicas,
     with_taken,
 )
-from trainmaster.core.transitions.replica_actions import charged, job_after_loss, replace_vm
+from trainmaster.core.transitions.replica_actions import replace_vm
+from trainmaster.core.transitions.round_actions import (
+    change_round,
+    require_held_round,
+    round_after_loss,
+    without_older_programs,
+)
 
 
 def accept_job(job: Job, now: datetime) -> Change:
@@ -75,7 +79,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case ContinueProvisioning():
             return _continue_provisioning(state, action, now)
         case StopRound() | SaveRound() | BeginRound():
-            return _change_round(state, action, now)
+            return change_round(state, action, now)
         case RerunJob():
             return _rerun(state, action, now)
         case SucceedJob():
@@ -140,7 +144,7 @@ def _continue_provisioning(state: State, action: ContinueProvisioning, now: date
     )
     stopped = job.round
     if action.replacement:
-        stopped = _stopped(job, find_replica(state, action.replacement.replica), now)
+        stopped = round_after_loss(job, find_replica(state, action.replacement.replica), now)
     provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
     return Change(provisioned, _request_vms(state, action, now), PROVISION)
 
@@ -151,15 +155,10 @@ def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
     started = move_job(placed, JobState.RUNNING, started_at=now)
     if action.round is None:
         return Change(started)
-    _must_be_held(job, action.round)
+    require_held_round(job, action.round)
     return Change(
         replace(started, round=replace(job.round, is_held=False, began_at=now)), effects=PROVISION
     )
-
-
-def _must_be_held(job: Job, number: int) -> None:
-    if number != job.round.number or not job.round.is_held:
-        raise IllegalTransitionError(f"round {number} is not held: {job.round}")
 
 
 def _noted(job: Job, action: NoteCost | NoteEmptyZones | SetLabels) -> Change:
@@ -168,7 +167,7 @@ def _noted(job: Job, action: NoteCost | NoteEmptyZones | SetLabels) -> Change:
     """
     version = job.version + 1
     if isinstance(action, NoteEmptyZones):
-        placement = _nothing_older_runs(job.placement)
+        placement = without_older_programs(job.placement)
         return Change(replace(job, placement=placement, version=version))
     if isinstance(action, SetLabels):
         return Change(
@@ -183,14 +182,6 @@ def _noted(job: Job, action: NoteCost | NoteEmptyZones | SetLabels) -> Change:
     # Its VMs learn how long they may run.
     has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
     return Change(noted, effects=PROVISION if has_vms else ())
-
-
-def _save_round(job: Job, action: SaveRound) -> Change:
-    """Store that the members of the running round are asked to save."""
-    if action.number != job.round.number or job.round.is_held:
-        raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
-    saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
-    return Change(saving, effects=PROVISION if action.saving.asked else ())
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
@@ -213,98 +204,6 @@ def _placed(job: Job, zone_index: int) -> Placement:
     known = (LeftZone(job.zone, may_run=may_run), *job.placement.left)
     left = tuple(left for left in known if left.zone != zone)
     return replace(job.placement, zone_index=zone_index, left=left)
-
-
-def _nothing_older_runs(placement: Placement) -> Placement:
-    """Return the placement once nothing runs in the zones that the job has left: all members of a
-    round are ready, or no VM is left there.
-    """
-    return replace(placement, left=tuple(replace(left, may_run=False) for left in placement.left))
-
-
-def _change_round(
-    state: State, action: StopRound | SaveRound | BeginRound, now: datetime
-) -> Change:
-    if isinstance(action, SaveRound):
-        return _save_round(state.job, action)
-    return (
-        _stop_round(state, action, now)
-        if isinstance(action, StopRound)
-        else _begin_round(state, action, now)
-    )
-
-
-def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
-    """End the running round and hold the next one; with `replacement`, one member gets another VM.
-
-    Other members are not written, however many there are: what their documents say about the round
-    that ended is read in the light of the job's document (`core.model.members`).
-    """
-    if action.number != state.job.round.number:
-        raise IllegalTransitionError(
-            f"round {action.number} is not the current one: {state.job.round}"
-        )
-    replica = find_replica(state, action.replica)
-    job = (
-        job_after_loss(state.job, replica, action.replacement) if action.replacement else None
-    ) or state.job
-    following = _following(job, replica.replica_id, now, is_vm_lost=action.replacement is not None)
-    changed: tuple[Replica, ...] = ()
-    if action.replacement:
-        changed = (replace_vm(job, replica, action.replacement, now),)
-    return Change(replace(job, round=following, version=state.job.version + 1), changed, PROVISION)
-
-
-def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
-    """Return the job's round after the loss of this replica's VM."""
-    is_stopped = is_member(job.plan, replica.replica_id) and not is_held(job, replica.replica_id)
-    return _following(job, replica.replica_id, now, is_vm_lost=True) if is_stopped else job.round
-
-
-def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
-    """Return the held round that follows the current one.
-
-    An elastic job goes on without the same members, unless too few are left with this loss.
-    """
-    ended = job.round
-    is_enough = not is_vm_lost or may_go_without(job.plan, {*ended.without, stopped_by})
-    return replace(
-        ended,
-        number=ended.number + 1,
-        is_held=True,
-        ordered_at=now,
-        stopped_by=stopped_by,
-        saving=ended.saving if ended.ends_job else None,
-        without=ended.without if is_enough else (),
-    )
-
-
-def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
-    """Let the members run, and charge the one that ended the round before, if any."""
-    job = state.job
-    held = state.job.round
-    _must_be_held(job, action.number)
-    has_grown = not set(held.without) <= set(action.without)
-    begun = replace(
-        held,
-        is_held=False,
-        began_at=now,
-        without=action.without,
-        grown_at=now if has_grown else held.grown_at,
-    )
-    replicas: tuple[Replica, ...] = ()
-    if action.replica:
-        begun = replace(
-            begun,
-            quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            bug=action.bug,
-            failing=action.failing,
-        )
-        if action.charge is not Budget.FREE:
-            decider = charged(job, find_replica(state, action.replica), action, now)
-            replicas = (with_next_version(decider),)
-    begun_job = replace(job, round=begun, placement=_nothing_older_runs(job.placement))
-    return Change(replace(begun_job, version=job.version + 1), replicas, PROVISION)
 
 
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:

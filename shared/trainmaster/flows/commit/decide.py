@@ -1,4 +1,4 @@
-"""Load what an event reads, and judge it.
+"""Load what an event reads, and judge it: the first half of `record`, which then commits.
 
 What the rules read is different for each kind of event (`Event.reads`).
 """
@@ -14,7 +14,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import Event, Reads, ReplicaExited
 from trainmaster.core.evolve import changes_whole_attempt
 from trainmaster.core.ledger import excused_restarts
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.timeouts import EXCUSE_MAX
 from trainmaster.errors import PermanentError
@@ -42,14 +42,7 @@ def decide(
     if loaded is not None and isinstance(event, ReplicaExited) and _has_spent_restarts(decision):
         loaded = _with_excused(loaded, event, store)
         decision = judge(loaded.state, event, now)
-    if (
-        loaded is not None
-        and not loaded.state.whole
-        and (
-            changes_whole_attempt(loaded.state.job, decision)
-            or _is_doubtful_success(loaded.state.job, decision.action)
-        )
-    ):
+    if loaded is not None and _lacks_replicas(loaded.state, decision):
         excused = loaded.state.excused
         loaded = store.load_attempt(event.job_id)
         now = clock()
@@ -57,6 +50,14 @@ def decide(
             loaded = replace(loaded, state=replace(loaded.state, excused=excused))
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision, now
+
+
+def _lacks_replicas(state: State, decision: Decision) -> bool:
+    """Whether the decision is about the whole attempt, and only a part of it was loaded."""
+    is_about_all = changes_whole_attempt(state.job, decision) or _is_doubtful_success(
+        state.job, decision.action
+    )
+    return is_about_all and not state.whole
 
 
 def _has_spent_restarts(decision: Decision) -> bool:

@@ -21,9 +21,9 @@ class FleetDeps:
     """Metadata entries that are the same for every VM: the address of the agent, and its scripts.
     """
     run_all: Callable[[Sequence[Callable[[], None]]], None]
-    """Runs the steps of one round.
+    """Makes independent calls, several at once.
 
-    Runs all of them to their end, and then raises the first error.
+    It runs all of them to their end, and then raises the first error.
     """
     orphan_times: OrphanTimes = field(default_factory=OrphanTimes)
     metrics: MetricReader | None = None

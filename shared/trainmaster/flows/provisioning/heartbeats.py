@@ -12,10 +12,10 @@ from trainmaster.core.reconcile.heartbeat import (
     find_silent_agents,
     heartbeats_to_read,
     is_silent,
+    is_undecided,
     part_to_read,
     patience_with,
     suspendable_timeouts,
-    undecided,
     watched,
     without_timeouts,
 )
@@ -39,7 +39,7 @@ def find_silent(
     read = heartbeats_to_read(state.job, replicas, points, now)
     heartbeats: dict[str, datetime | None] = {}
     fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for _, vm in read])
-    others_write = undecided(read, points, heartbeats, now) and _is_any_alive(fleet_deps, now)
+    others_write = is_undecided(read, points, heartbeats, now) and _is_any_alive(fleet_deps, now)
     silent = find_silent_agents(
         state.job, replicas, read, points, heartbeats, now, others_write=others_write
     )

@@ -42,6 +42,9 @@ from trainmaster.ports import AdmissionToken, LoadedSet, reached
 TRIES: Final = 3
 """How often other kept machines are looked for after another job has taken those that fit."""
 
+REASONS_SHOWN: Final = 3
+"""Kept sets of which a sentence says why they do not fit, at most."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +110,7 @@ def choose(job: Job, fleet_deps: FleetDeps, deps: Deps) -> Choice:
         return best
     if not reasons:
         return Choice(misfit="No machines are kept.")
-    return Choice(misfit=f"No kept machines fit. Of {'; of '.join(reasons[:3])}.")
+    return Choice(misfit=f"No kept machines fit. Of {'; of '.join(reasons[:REASONS_SHOWN])}.")
 
 
 def _usable(
@@ -161,7 +164,7 @@ def release_for_limits(live_jobs: Iterable[Job], limits: Limits, deps: Deps) -> 
         if all(total[resource] <= limit for resource, limit in limits.items()):
             return
         release(machines, ReleaseCause.CAPACITY, deps)
-        needed.clear()
+        needed.clear()  # it no longer counts in the sum of `needs`
 
 
 def _needs(machines: MachineSet) -> Counter[str]:

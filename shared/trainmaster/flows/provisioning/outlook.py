@@ -13,13 +13,13 @@ import logging
 from trainmaster.core.model.capacity import (
     Outcome,
     Prospect,
-    advisable,
     candidate_keys,
     machine_kind,
+    requests_with_advice,
 )
 from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.rules.outlook import look_out
+from trainmaster.core.rules.outlook import estimate_prospects
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import Deps
 
@@ -39,8 +39,10 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
     outcomes = deps.store.outcomes(
         list(dict.fromkeys(key for of_candidate in keys for key in of_candidate))
     )
-    advice = deps.advisor.advise(advisable(job.plan), deps.clock()) if deps.advisor else {}
-    return look_out(keys, outcomes, deps.clock(), advice)
+    advice = (
+        deps.advisor.advise(requests_with_advice(job.plan), deps.clock()) if deps.advisor else {}
+    )
+    return estimate_prospects(keys, outcomes, deps.clock(), advice)
 
 
 def note_outcome(create: Create, deps: Deps, *, is_created: bool) -> None:

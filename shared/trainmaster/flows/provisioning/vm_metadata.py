@@ -155,7 +155,9 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
 
 
 def _still_s(job: Job, create: Create) -> int | None:
-    """Return how long the programs may be still. Evaluators wait for checkpoints."""
+    """Return for how many seconds the programs may be still: without output, traffic and processor
+    time; None: they are not watched, such as evaluators of a synchronous job, which only wait.
+    """
     is_watched = not job.plan.is_synchronous or ReplicaId(
         create.group.task_type, 0
     ) in channel_members(job.plan)
@@ -185,7 +187,7 @@ def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None
     ]
     return {
         "key": job.channel_key,
-        "first": members.index(first),
+        "first": members.index(first),  # number of the role's member with index 0
         "members": [as_number_range(role) for role in by_role],
     }
 

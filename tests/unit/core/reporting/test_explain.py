@@ -18,11 +18,11 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
 from trainmaster.core.reporting.explain import (
     differences,
-    next_steps,
     replica_of,
     rules_passed_over,
     shown_entries,
 )
+from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.core.rules.judge import judge
 

@@ -11,14 +11,14 @@ from tests.support.jobs import a_plan, at
 from trainmaster.core.model.capacity import (
     Outcome,
     Prospect,
-    advisable,
     decisive_kinds,
     machine_kind,
+    requests_with_advice,
 )
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.rules.outlook import in_order, is_fresh, look_out
+from trainmaster.core.rules.outlook import estimate_prospects, in_order, is_fresh
 from trainmaster.core.timeouts import (
     ADVICE_DOUBTED,
     CAPACITY_FRESH,
@@ -82,14 +82,14 @@ def test_chance_returns_to_a_half_as_its_outcome_ages(
     age_s: float, chance: float, *, is_created: bool
 ) -> None:
     outcome = Outcome("z", CPU, at(0), is_created)
-    (seen, unknown) = look_out([[outcome.key], [("y", CPU)]], [outcome], at(age_s))
+    (seen, unknown) = estimate_prospects([[outcome.key], [("y", CPU)]], [outcome], at(age_s))
     assert (seen.chance, seen.failed_at) == (chance, None if is_created else at(0))
     assert unknown == Prospect(0.5)
 
 
 def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> None:
     created, failed = Outcome("z", CPU, at(60), is_created=True), Outcome("z", GPU, at(0))
-    assert look_out([[created.key, failed.key]], [created, failed], at(0)) == (
+    assert estimate_prospects([[created.key, failed.key]], [created, failed], at(0)) == (
         Prospect(0.0, at(0)),
     )
 
@@ -122,14 +122,16 @@ def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
     outcome: bool | None, age_s: float, chance: float
 ) -> None:
     outcomes = [] if outcome is None else [Outcome("z", GPU, at(0), outcome)]
-    (prospect,) = look_out([[("z", GPU)]], outcomes, at(age_s), {("z", GPU): 0.9, ("y", GPU): 0.1})
+    (prospect,) = estimate_prospects(
+        [[("z", GPU)]], outcomes, at(age_s), {("z", GPU): 0.9, ("y", GPU): 0.1}
+    )
     assert prospect.chance == pytest.approx(chance, abs=0.0006)
     assert prospect.failed_at == (at(0) if outcome is False else None)
 
 
 def test_role_with_the_worst_advice_decides() -> None:
     advice = {("z", GPU): 0.3, ("z", CPU): 0.9}
-    assert look_out([[("z", GPU), ("z", CPU)]], [], at(0), advice) == (Prospect(0.36),)
+    assert estimate_prospects([[("z", GPU), ("z", CPU)]], [], at(0), advice) == (Prospect(0.36),)
 
 
 SPOT_GPU = replace(WITH_GPU, purchase=SPOT)
@@ -152,7 +154,9 @@ def test_advice_is_asked_for_about_spot_vms_with_gpus(
     groups: tuple[TaskGroup, ...], advised: list[TaskGroup]
 ) -> None:
     plan = a_plan(groups=groups, zones=("a-a", "a-b"))
-    assert advisable(plan) == [(zone, group) for zone in plan.where.zones for group in advised]
+    assert requests_with_advice(plan) == [
+        (zone, group) for zone in plan.where.zones for group in advised
+    ]
 
 
 OLD = at(-3600)
