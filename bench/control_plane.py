@@ -32,8 +32,11 @@ from trainmaster_local.memory.bus import MemoryBus
 from trainmaster_local.memory.fleet import MemoryFleet
 
 THREADS: Final = 16
+"""Messages that are handled at a time."""
 REDELIVERY_S: Final = 0.5
+"""Time until a delivery that failed is repeated."""
 POLL_S: Final = 0.01
+"""How often `run` looks for new messages."""
 
 Delivery = tuple[str, Message]
 """A topic, and a message to its function."""
@@ -81,6 +84,8 @@ class ControlPlane:
             {"startup-script": "#!"},
             partial(run_all, self.threads),
         )
+
+    # Deliveries for `run`
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
         data = json.dumps({"jobId": job_id, **spec}).encode()

@@ -10,6 +10,7 @@ from typing import Any, cast
 from trainmaster.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
+"""Calls of the store that read one document, whatever they return."""
 WITHOUT_READS = frozenset(
     {
         "commit",
@@ -45,6 +46,8 @@ def counting_fleet(fleet: Fleet, counts: Counts) -> Fleet:
 
 
 class _Counting:
+    """A port whose calls are counted. `has_documents`: it is a store."""
+
     def __init__(self, port: object, counts: Counts, *, has_documents: bool) -> None:
         self._port = port
         self._counts = counts
@@ -63,7 +66,7 @@ class _Counting:
                 return self._count_pages(name, result)
             counts.reads_by_call[name] += documents_read(name, args, result)
             counts.writes += len(documents_written(name, args, result))
-            counts.deletes += name == "release_lease"
+            counts.deletes += name == "release_lease"  # the only call that deletes a document
             return result
 
         return call
@@ -78,9 +81,10 @@ class _Counting:
 def documents_read(name: str, args: Sequence[Any], result: object) -> int:
     """Return how many documents this call of the store has read, at least one for a query."""
     if name == "mark_done":
-        _, keys, _, *rest = args
-        tokens = rest[0] if rest else None
-        return 0 if set(keys) <= set(tokens or {}) else len(keys)
+        _, keys, _, *optional_tokens = args
+        known = {key for tokens in optional_tokens for key in tokens or {}}
+        # Entries whose versions the caller knows are written without a read.
+        return 0 if known.issuperset(keys) else len(keys)
     if name in WITHOUT_READS:
         return 0
     return 1 if name in SINGLE_READS else documents(result)

@@ -31,10 +31,13 @@ from trainmaster_local.memory.store import MemoryStore
 VCPUS_PER_JOB: Final = 4
 """vCPUs of the machine type in `bench.jobs`."""
 SWEEP_REPLICAS: Final = 10
+"""Replicas of each job that is swept."""
 COPIED: Final = "copied"
+"""Id of the job that is copied."""
 
 
 def measure_queue(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
+    """Yield the figures of the admission queue, for each number of jobs."""
     for jobs in sizes:
         with emulators.project() as project, agents(project.name) as senders:
             meter = Meter()
@@ -51,6 +54,7 @@ def measure_queue(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
 
 
 def _drain(project: Project, senders: Agents, jobs: int) -> int:
+    """Let all jobs wait, run and end. Return the invocations of functions."""
     limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}
     functions = ControlPlane(project.store, auth=senders.auth(project.store), limits=limits)
     left = {f"queue_{number}" for number in range(jobs)}
@@ -72,6 +76,7 @@ def _drain(project: Project, senders: Agents, jobs: int) -> int:
 
 
 def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
+    """Yield the figures of one sweep, for each number of running jobs."""
     for jobs in sizes:
         with emulators.project() as project:
             functions = running_jobs(project, jobs)

@@ -16,10 +16,15 @@ ROOT: Final = Path(__file__).parents[1]
 PROBE: Final = Path(__file__).parent / "program" / "probe"
 DIGITS: Final = ROOT / "examples" / "digits"
 MACHINE: Final = "n1-standard-2"
+# Longest times
 STORED_MAX_S: Final = 180.0
+"""From the upload of a job file until the job is stored."""
 RUNNING_MAX_S: Final = 1_200.0
+"""From there until the job is RUNNING."""
 JOB_MAX_S: Final = 1_800.0
+"""Until the job has ended."""
 GONE_MAX_S: Final = 420.0
+"""From its end until its VMs are deleted."""
 
 
 def digits_job(world: World) -> dict[str, Any]:

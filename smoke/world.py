@@ -22,12 +22,14 @@ from trainmaster.ports import Advisor, Fleet, Objects, Store
 from trainmaster.ports.metrics import MetricReader
 
 COMMAND_S: Final = 300.0
+"""Longest time of a command, unless its caller says another one."""
 INTERRUPT_S: Final = 600.0
 """How long an interrupted program may take to end.
 
 Terraform first waits for the resources that it is creating.
 """
 POLL_S: Final = 1.0
+"""How often `until` looks whether its condition holds."""
 
 
 class StepError(Exception):

@@ -41,6 +41,9 @@ class Comparison:
     """The rows, while they are measured."""
 
     def __init__(self, deadline: float, selected: Sequence[str]) -> None:
+        """`deadline`: by the monotonic clock, after which nothing more is measured. `selected`:
+        names of the measures that were asked for.
+        """
         self.rows: dict[str, Row] = {}
         self.deadline, self._selected = deadline, selected
         self._numbers = itertools.count(1)
@@ -86,6 +89,7 @@ class Comparison:
 
 
 def words(reason: Exception) -> str:
+    """Return the text of the cell that says why there is no value."""
     return str(reason) if isinstance(reason, NotMeasured) else type(reason).__name__
 
 
@@ -95,7 +99,7 @@ def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> N
     What is measured once comes before the rounds, which end when the time does.
     """
     for system in systems:
-        if system.program:
+        if system.program:  # empty: it runs none here
             comparison.add("program: lines", system, len(system.lines()))
     comparison.measure(measures.AT_ONCE, systems, len(systems))
     for _ in range(rounds):

@@ -1,6 +1,6 @@
 """Run one scenario, and print what it needed, how late it was, and which limits it reached.
 
-jobs     all jobs are submitted in one minute; each program runs for half an hour
+jobs     all jobs are submitted in one minute; each program runs for ten minutes
 ends     all jobs run, and their programs end in the same second
 tuning   each job is a tuning job: a hundred trials of one VM and a minute, ten at a time
 """
@@ -32,11 +32,16 @@ REGIONS: Final = (
     "asia-east1",
     "asia-southeast1",
 )
+# All times are virtual.
 RUN_S: Final = 600.0
+"""How long each program runs in the scenario `jobs`."""
 ENDS_AT_S: Final = 1200.0
+"""When all programs end in the scenario `ends`."""
 SUBMITTED_WITHIN_S: Final = 60.0
 LONGEST_S: Final = 48 * 3600.0
+"""When a scenario that does not end is given up."""
 CHECK_S: Final = 30.0
+"""How often it is looked whether a condition holds."""
 TRIALS: Final = {
     "hyperparameters": {
         "goal": "MAXIMIZE",
@@ -51,6 +56,7 @@ TRIALS: Final = {
     }
 }
 TRIAL_S: Final = 60.0
+"""How long each trial runs."""
 
 
 def run(scenario: str, jobs: int, replicas: int, regions: int) -> Iterator[str]:
@@ -89,11 +95,13 @@ def wait_until(installation: Installation, is_reached: Callable[[], bool]) -> No
 
 def percentiles(name: str, seconds: Iterable[float]) -> Iterator[str]:
     minutes = sorted(value / 60 for value in seconds)
-    cuts = statistics.quantiles(minutes, n=20) if len(minutes) > 1 else minutes * 19
-    yield f"{name}: median {cuts[9]:.1f}, 95 % {cuts[18]:.1f}, last {minutes[-1]:.1f}"
+    twentieths = statistics.quantiles(minutes, n=20) if len(minutes) > 1 else minutes * 19
+    median, percentile_95 = twentieths[9], twentieths[18]
+    yield f"{name}: median {median:.1f}, 95 % {percentile_95:.1f}, last {minutes[-1]:.1f}"
 
 
 def figures(installation: Installation) -> Iterator[str]:
+    """Yield what was counted since the last reset, each a line."""
     firestore, compute = installation.firestore, installation.compute
     counts = firestore.counts
     yield f"Firestore: {counts.reads:,} reads, {counts.writes:,} writes, {counts.deletes:,} deletes"

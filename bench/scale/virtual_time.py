@@ -1,4 +1,8 @@
-"""Virtual time. What waits is a greenlet, which its world resumes when the time has come."""
+"""Virtual time, for the models of `bench.scale`.
+
+What waits is a greenlet (a function with a stack of its own), which its world resumes when the time
+has come. Only one runs at a time.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,10 @@ class World:
     def __init__(self) -> None:
         self.now_s = 0.0
         self._planned: list[tuple[float, int, Callable[[], object]]] = []
+        """A heap: time, number, action. Actions of one time run in the order of their numbers."""
         self._numbers = count()
         self._hub = getcurrent()
+        """The greenlet of `run`, to which all others return when they wait."""
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.now_s)
@@ -86,6 +92,7 @@ class Slots:
         self._free = places
         self._waiting: list[Callable[[], None]] = []
         self._next = 0
+        """Index of the work in `_waiting` that is the next one: those before it have begun."""
         self.waiting_max = 0
 
     def start(self, work: Callable[[], None]) -> None:
@@ -100,7 +107,8 @@ class Slots:
     def _work(self, work: Callable[[], None]) -> None:
         work()
         if self._next == len(self._waiting):
-            self._waiting, self._next = [], 0
+            self._waiting = []
+            self._next = 0
             self._free += 1
             return
         following = self._waiting[self._next]

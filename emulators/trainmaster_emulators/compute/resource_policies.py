@@ -33,6 +33,8 @@ _NO_COMPACT_PLACEMENT: Final = ("n1-", "e2-", "t2d-", "m1-", "m2-")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
+    """A group placement policy: its VMs are close to each other, in one zone."""
+
     name: str
     region: str
     description: str
@@ -58,6 +60,7 @@ class PolicyStore:
         self._instances = instances
         self._lock = threading.RLock()
         self._policies: dict[tuple[str, str], Policy] = {}
+        """Region and name → the policy."""
 
     def get(self, region: str, name: str) -> Json:
         self._catalog.region(region)
@@ -81,10 +84,7 @@ class PolicyStore:
             raise required("resource.name")
         if not NAME.fullmatch(name):
             raise invalid("resource.name", name, f"Must be a match of regex '{NAME.pattern}'")
-        if (
-            not isinstance(placement, dict)
-            or placement.get("collocation", "COLLOCATED") != "COLLOCATED"
-        ):
+        if not isinstance(placement, dict) or not _is_collocated(placement):
             raise invalid(
                 "resource.groupPlacementPolicy",
                 placement,
@@ -178,3 +178,7 @@ class PolicyStore:
 
     def _link(self, policy: Policy) -> str:
         return self._catalog.links("regions", policy.region, "resourcePolicies", policy.name)
+
+
+def _is_collocated(placement: Json) -> bool:
+    return bool(placement.get("collocation", "COLLOCATED") == "COLLOCATED")

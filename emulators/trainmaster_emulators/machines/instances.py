@@ -27,6 +27,8 @@ NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Status(StrEnum):
+    """Compute Engine's states of a VM."""
+
     PROVISIONING = "PROVISIONING"
     STAGING = "STAGING"
     RUNNING = "RUNNING"
@@ -71,7 +73,7 @@ class Instance:
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     vm: PoweredVm | None = None
-    """This field and the following three are set while the VM is powered on."""
+    """The VM's processes. This field and the next three are set while the VM is powered on."""
     metadata_tree: MetadataTree | None = None
     metadata_server: MetadataServer | None = None
     run_limit_timer: threading.Timer | None = None

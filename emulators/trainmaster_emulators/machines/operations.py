@@ -91,6 +91,8 @@ class Operation:
 
 
 class OperationStore:
+    """The operations of one project. Thread-safe."""
+
     def __init__(self, links: Links) -> None:
         self._links = links
         self._changed = threading.Condition()

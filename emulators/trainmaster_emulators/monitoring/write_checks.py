@@ -80,6 +80,7 @@ def parse_series(series: Json, project: str, now_ns: int) -> NewPoint:
 
 
 def _metric(series: Json) -> tuple[str, dict[str, str]]:
+    """Return type and labels of the metric."""
     metric = series.get("metric") or {}
     name = metric.get("type")
     if not isinstance(name, str) or not _TYPE.fullmatch(name):
@@ -91,16 +92,14 @@ def _metric(series: Json) -> tuple[str, dict[str, str]]:
     if len(labels) > LABELS_MAX:
         raise invalid(f"Metric {name} has {len(labels)} labels; at most {LABELS_MAX} are allowed.")
     for label, value in labels.items():
-        if (
-            not _LABEL.fullmatch(label)
-            or not isinstance(value, str)
-            or len(value) > LABEL_CHARS_MAX
-        ):
+        is_valid_value = isinstance(value, str) and len(value) <= LABEL_CHARS_MAX
+        if not _LABEL.fullmatch(label) or not is_valid_value:
             raise invalid(f"Field metric.labels[{label}] had an invalid value {value!r}.")
     return name, labels
 
 
 def _resource(series: Json, project: str) -> tuple[str, dict[str, str]]:
+    """Return type and labels of the monitored resource."""
     resource = series.get("resource") or {"type": "global"}
     kind = resource.get("type")
     labels = {"project_id": project, **resource.get("labels", {})}
@@ -123,6 +122,7 @@ def _resource(series: Json, project: str) -> tuple[str, dict[str, str]]:
 
 
 def _value(point: Json, metric: str) -> tuple[str, float]:
+    """Return type and number of the point's value."""
     values: dict[str, Any] = point.get("value") or {}
     types = [name for name, field in VALUE_FIELDS.items() if field in values]
     if len(types) != 1 or len(values) != 1:
@@ -144,6 +144,7 @@ def _value(point: Json, metric: str) -> tuple[str, float]:
 
 
 def _interval(point: Json, kind: str, now_ns: int) -> tuple[int, int]:
+    """Return start and end of the point, in nanoseconds since 1970."""
     interval = point.get("interval") or {}
     if "endTime" not in interval:
         raise invalid("Field points[0].interval.endTime is required.")
@@ -173,6 +174,7 @@ def _interval(point: Json, kind: str, now_ns: int) -> tuple[int, int]:
 
 
 def frequency_error() -> StatusError:
+    """Return the error of a point that follows the last one too soon."""
     text = (
         "One or more points were written more frequently than the maximum sampling period"
         " configured for the metric."

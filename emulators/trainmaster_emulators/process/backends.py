@@ -18,12 +18,16 @@ from urllib.parse import urlsplit
 from trainmaster_emulators.process import container_service
 from trainmaster_emulators.process.state import EMULATORS_VARIABLE, StackError
 
+# Below the folder of the Cloud SDK
 FIRESTORE_JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 PUBSUB_JARS: Final = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
 GCLOUD_S: Final = 30.0
+"""Longest time of `gcloud info`."""
+# Where a container engine listens, unless DOCKER_HOST says it
 ENGINE: Final = "unix:///var/run/docker.sock"
 ENGINE_PORT: Final = 2375
 ENGINE_S: Final = 2.0
+"""Longest time until it accepts a connection."""
 
 # Without the second compiler tier and the parallel garbage collector, an emulator starts in a
 # quarter of the default time. Measured on two cores.
@@ -37,9 +41,12 @@ JVM_OPTIONS: Final = (
 
 
 class BackendKind(StrEnum):
+    """What runs the emulators of Firestore and Pub/Sub."""
+
     CLOUD_SDK = "cloud-sdk"
     CONTAINERS = "containers"
     MEMORY = "memory"
+    """None of both can; what needs none keeps state and messages in its own process."""
 
 
 @dataclass(frozen=True, slots=True)

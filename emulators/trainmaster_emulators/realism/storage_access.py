@@ -1,5 +1,7 @@
 """The permissions of each service account on objects, as infra/iam.tf grants them.
 
+`services.http_gate` refuses all other calls.
+
 `tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM
 permissions for JSON methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket
 is checked with the bucket's name. A condition on object names therefore has the same result for all

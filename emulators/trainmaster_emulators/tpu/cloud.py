@@ -41,6 +41,7 @@ UPDATABLE: Final = frozenset({"metadata", "labels"})
 
 Google also allows description, tags and external addresses.
 """
+# States of a node that can be updated
 _SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
 _ALLOWED: Final = {
     "delete": frozenset(NodeState) - {NodeState.CREATING, NodeState.DELETING},

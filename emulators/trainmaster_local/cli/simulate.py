@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from trainmaster.cli.job_files import check_document, read_job
 from trainmaster.cli.options import OutputFormat, parse_duration
 from trainmaster.cli.output import Format, print_json, print_table, say
-from trainmaster.cli.submit import check_document, read_job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.job_document import field_at, with_job_id, with_time_in_job_id

@@ -79,10 +79,11 @@ from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.program.family import adopt_orphans
 from trainmaster.agent.progress.collector import ProgressCollector
-from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
+from trainmaster.agent.reporting.cloud_log import CloudLog
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.heartbeat import Heartbeat
 from trainmaster.agent.reporting.log_buffer import BUFFER_BYTES_MAX, LogBuffer
+from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.publisher import Publisher
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cloud_storage import StorageReader

@@ -20,12 +20,14 @@ from cachetools import LRUCache, TTLCache, cachedmethod
 from trainmaster.ports import Access, UnknownTokenError
 
 GRANTED_S: Final = 60.0
+"""How long a granted permission is kept."""
 UNKNOWN_S: Final = 10.0
-"""An unknown token never becomes valid.
+"""How long an unknown token is remembered, although it never becomes valid.
 
 The time is short, so that a wrong answer of Google's does not lock a user out for long.
 """
 ENTRIES_MAX: Final = 1_000
+"""Entries of each cache."""
 
 
 def _hash(token: str) -> str:
@@ -37,7 +39,10 @@ def _key(_: object, token: str) -> str:
 
 
 class CachedAccess:
-    """See `trainmaster.ports.Access`. Thread-safe. `clock` is monotonic, in seconds."""
+    """An `Access` with the answers of another one; its methods are those of `ports.Access`.
+
+    Thread-safe. `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, access: Access, clock: Callable[[], float]) -> None:
         self.access = access
@@ -47,7 +52,7 @@ class CachedAccess:
         self._unknown: TTLCache[str, bool] = TTLCache(ENTRIES_MAX, UNKNOWN_S, timer=clock)
         self._full_scopes: LRUCache[str, bool] = LRUCache(ENTRIES_MAX)
         self._emails: LRUCache[str, str | None] = LRUCache(ENTRIES_MAX)
-        self._number = ""
+        self._number = ""  # of the project; empty: not known yet
         self._lock = threading.Lock()
 
     def granted_permissions(

@@ -23,6 +23,7 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation import intake
 
 SUBMISSION_PREFIX: Final = "api"
+"""Beginning of the key by which a job is known to be that of one request."""
 
 
 def create_job(

@@ -17,6 +17,7 @@ from trainmaster.jobspec.problems import InvalidJob, service_path
 Json = dict[str, object]
 
 _TYPE: Final = "type.googleapis.com/google.rpc."
+# Tells a client how to authenticate (RFC 9110, section 11.6.1).
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'}
 
 
@@ -46,6 +47,7 @@ class ApiError(Exception):
 
 
 def missing_token() -> ApiError:
+    """Return the error for a request without a token."""
     message = (
         "Request is missing required authentication credential. Expected an OAuth 2 access token in"
         " the Authorization header."
@@ -56,6 +58,7 @@ def missing_token() -> ApiError:
 
 
 def invalid_token() -> ApiError:
+    """Return the error for a token that Google does not know."""
     message = (
         "Request had invalid authentication credentials: the OAuth 2 access token is expired,"
         " revoked or malformed. Log in again (gcloud auth login, or gcloud auth application-default"
@@ -69,6 +72,7 @@ def invalid_token() -> ApiError:
 
 
 def permission_denied(permission: str, project: str) -> ApiError:
+    """Return the error for a caller who lacks a permission that the method needs."""
     resource = f"//cloudresourcemanager.googleapis.com/projects/{project}"
     message = (
         f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."

@@ -17,6 +17,7 @@ from typing import Final
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 
 NESTING_MAX: Final = 20
+"""Levels of parentheses: evaluating them recurses."""
 
 
 class Tighter(Enum):

@@ -36,6 +36,8 @@ from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging import json_log
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
+_PATH_CHARS_MAX: Final = 200
+"""Characters of a path in the log."""
 _BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,8192})")
 _TOKEN: Final = re.compile(r"ya29\.[\w.~+/=-]{16,}|eyJ[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 """Google's access tokens, and tokens that service accounts sign.
@@ -48,7 +50,9 @@ _log = logging.getLogger(__name__)
 
 def serve(request: Request, service: Service) -> Response:
     """Return the response of a request. Raises nothing."""
-    with json_log.context(function="api", method=request.method, path=request.path[:200]):
+    with json_log.context(
+        function="api", method=request.method, path=request.path[:_PATH_CHARS_MAX]
+    ):
         try:
             return Response(200, _handle(request, service))
         except ApiError as api_error:
@@ -64,7 +68,7 @@ def serve(request: Request, service: Service) -> Response:
             error = errors.unavailable()
         # Clients expect Google's form, not a framework's page. The log has the details.
         except Exception:  # noqa: BLE001
-            _log.exception("%s %s failed", request.method, request.path[:200])
+            _log.exception("%s %s failed", request.method, request.path[:_PATH_CHARS_MAX])
             error = errors.internal()
     return Response(error.code, error.body, error.headers)
 
@@ -82,6 +86,7 @@ def _handle(request: Request, service: Service) -> Json:
 
 
 def _bearer_token(request: Request) -> str:
+    """Return the token of a request. Raises ApiError and UnknownTokenError."""
     match = _BEARER.fullmatch(request.headers.get("authorization", ""))
     if match is None:
         raise errors.missing_token()
@@ -91,6 +96,7 @@ def _bearer_token(request: Request) -> str:
 
 
 def _check_permission(call: Call, route: Route, service: Service) -> None:
+    """Raise ApiError for a caller who may not call the route."""
     if call.project != service.project:
         raise errors.wrong_project(call.project)
     if route.permission:

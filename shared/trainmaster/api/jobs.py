@@ -47,6 +47,7 @@ SCHEDULED_AT: Final = "x-cloudscheduler-scheduletime"
 
 
 def create(call: Call, service: Service) -> Json:
+    """Create the job of the body."""
     document = parse_document(call.request.body, BODY_NAME)
     scheduled = call.request.headers.get(SCHEDULED_AT, "")
     return create_from(document, submission_time(scheduled, service), call, service)
@@ -62,7 +63,7 @@ def create_from(document: Mapping[str, object], at: datetime, call: Call, servic
             "training_input", f"is required; to create a {kind.title}, use {where}"
         )
     job_id = job_id_of(document) or ""
-    legal_id = job_id if JOB_ID.fullmatch(job_id) else ""
+    legal_id = job_id if JOB_ID.fullmatch(job_id) else ""  # `create_job` refuses any other id
     return _view(create_job.create_job(document, legal_id, call, service), service)
 
 
@@ -96,7 +97,7 @@ def get(call: Call, service: Service) -> Json:
 
 def list_jobs(call: Call, service: Service) -> Json:
     matches = list_filter.parse_filter(call.param("filter"), FIELDS)
-    read_queue = cache(service.deps.store.queue)
+    read_queue = cache(service.deps.store.queue)  # read once for all jobs, if one is queued
     return paging.read_page(
         call,
         service,

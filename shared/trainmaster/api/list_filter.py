@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from lark import Lark
 
 CHARS_MAX: Final = 2_000
-
+"""Characters of a filter."""
 Predicate = Callable[[Mapping[str, object]], bool]
+"""Whether a job, as the API shows it, is in the list."""
 
 _COMPARISON: Final = re.compile(r"([\w.-]+)\s*(!=|<=|>=|[=<>:])\s*(.+)", re.DOTALL)
+"""Field, sign and value."""
 _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -119,6 +121,7 @@ def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
 
 
 def _value_at(job: object, path: tuple[str, ...]) -> object:
+    """Return the value of a field; None if the job does not have it."""
     value = job
     for step in path:
         if not isinstance(value, Mapping):
@@ -144,7 +147,7 @@ def _parse_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        pass
+        pass  # no number, but perhaps a time
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -76,6 +76,7 @@ def _read_jobs(
 
 
 def _parse_size(text: str) -> int:
+    """Return the number of jobs of a page. Raises ApiError."""
     if not text:
         return SIZE_DEFAULT
     try:

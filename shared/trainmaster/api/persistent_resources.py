@@ -3,6 +3,8 @@ Source: its discovery document.
 
 The first job that names a resource makes it, and it exists while machines are kept. Machines that a
 job without `persistentResourceId` keeps are shown as a resource with the job's name.
+
+A machine set is the VMs that one job after another uses; its holder is the last of these jobs.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ def create(call: Call, service: Service) -> Json:
 
 
 def list_resources(call: Call, service: Service) -> Json:
-    found = _resources(call, service)
-    views = [_view(name, sets, call) for name, sets in sorted(found.items())]
+    sets_by_name = _resources(call, service)
+    views = [_view(name, sets, call) for name, sets in sorted(sets_by_name.items())]
     return {"persistentResources": views} if views else {}
 
 
@@ -62,12 +64,13 @@ def _find(call: Call, service: Service) -> list[MachineSet]:
 
 def _resources(call: Call, service: Service) -> dict[str, list[MachineSet]]:
     """Return the sets that are kept in the location of the path, by the name of their resource."""
-    found: dict[str, list[MachineSet]] = defaultdict(list)
+    sets_by_name: dict[str, list[MachineSet]] = defaultdict(list)
     for kept in service.deps.store.kept_machines():
         machines = kept.machine_set
         if machines.zone.rpartition("-")[0] == call.params["location"]:
-            found[resource_of(machines) or public_id(machines.holder)].append(machines)
-    return found
+            name = resource_of(machines) or public_id(machines.holder)
+            sets_by_name[name].append(machines)
+    return sets_by_name
 
 
 def _view(name: str, sets: list[MachineSet], call: Call) -> Json:

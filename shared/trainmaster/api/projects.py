@@ -39,6 +39,7 @@ def list_locations(call: Call, service: Service) -> Json:
 
 
 def get_location(call: Call, service: Service) -> Json:
+    """Return a region. Raises ApiError for an unknown one."""
     region = call.params["location"]
     if region not in REGION_ZONES:
         raise errors.not_found(f"projects/{call.project}/locations/{region}")
@@ -46,6 +47,7 @@ def get_location(call: Call, service: Service) -> Json:
 
 
 def get_policy(call: Call, service: Service) -> Json:
+    """Return the empty policy of a job."""
     find(call, service)
     return dict(EMPTY_POLICY)
 

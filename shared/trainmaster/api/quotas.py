@@ -24,6 +24,7 @@ MINUTE_S: Final = 60.0
 SHARE: Final = 10
 """The part of the quota of creations that every caller has, whatever the others create: a tenth."""
 CALLERS_MAX: Final = 1000
+"""Callers whose creations an instance counts, the latest ones."""
 
 
 @dataclass
@@ -35,7 +36,9 @@ class Bucket:
     seconds: Callable[[], float]
     """A monotonic clock."""
     _level: float = 0.0
+    """Requests in the bucket, which drains at `per_minute`."""
     _at: float = 0.0
+    """When the level was computed last."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:

@@ -78,5 +78,5 @@ def _permissions_by_project(
 
 def _project_of(resource: NamedResource, service: Service) -> str:
     """Return the project's id or number; empty for the installation's."""
-    project = resource.full_name(service.project).split("/")[1]
+    _, project, *_ = resource.full_name(service.project).split("/")  # projects/PROJECT/…
     return "" if project == service.project else project

@@ -90,7 +90,7 @@ def _create_in_location(
 
 def _check_permission(kind: DocumentKind, call: Call, service: Service) -> None:
     """Raise ApiError for a caller who may create custom jobs, but not jobs of this kind."""
-    required = vertex_permissions(kind.collection)[0]
+    required, *_ = vertex_permissions(kind.collection)  # that of creating one
     if required == CREATE:
         return
     if required not in service.access.granted_permissions(call.token, [required]):

@@ -39,6 +39,7 @@ STATES: Final = {
     JobState.FAILED: "JOB_STATE_FAILED",
     JobState.CANCELLED: "JOB_STATE_CANCELLED",
 }
+# Fields that a job of each kind has besides those that its submitter sets.
 STATUS_FIELDS: Final = (
     "name",
     "state",
@@ -61,6 +62,9 @@ _CODE_INTERNAL: Final = 13
 """Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
 _EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
 _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
+
+_HEX_DIGITS: Final = 15
+"""Of a hash: 60 bits, so that a number fits an int64."""
 
 _log = logging.getLogger(__name__)
 
@@ -234,8 +238,8 @@ def _error_code(job: Job) -> int:
 
 def _number(key: str) -> str:
     """Derive a number of eighteen or nineteen digits, as Vertex AI's."""
-    sixty_bits = int(hashlib.sha256(key.encode()).hexdigest()[:15], 16)
-    return str(sixty_bits + 10**17)
+    sixty_bits = int(hashlib.sha256(key.encode()).hexdigest()[:_HEX_DIGITS], 16)
+    return str(sixty_bits + 10**17)  # without leading zeros
 
 
 def _with_region(extension: object, region: str) -> object:

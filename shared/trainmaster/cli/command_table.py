@@ -28,8 +28,7 @@ _SUBMIT: Final = LazyCommand(
     reads_as_gcloud=True,
 )
 _CANCEL: Final = LazyCommand(
-    "Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an error.",
-    module="jobs",
+    "Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an error."
 )
 _WAIT: Final = LazyCommand(
     "Wait until a job has ended. The exit status is 0 only if it SUCCEEDED.",
@@ -172,6 +171,7 @@ COMMANDS: Final = {
 }
 
 JOB_COMMANDS: Final = {
+    "cancel": _CANCEL,
     "logs": _LOGS,
     "why": _WHY,
     "top": _TOP,

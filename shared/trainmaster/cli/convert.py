@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from trainmaster.cli.job_files import as_yaml, foreign_notes
 from trainmaster.cli.options import OutputFormat, given
 from trainmaster.cli.output import Format, complain, print_json, problems_text, say
-from trainmaster.cli.submit import as_yaml, foreign_notes
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.foreign.answer import ForeignFile
 from trainmaster.jobspec.job_document import read_document

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import ByLabel, ByState, ByUser, Mine, job_filter
+from trainmaster.cli.job_filters import ByLabel, ByState, ByUser, Mine, job_filter
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_result
 from trainmaster.core.model.job import Job
@@ -28,7 +28,9 @@ from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.job_view import timestamp
 
 USER: Final = "user"
+"""Value of `--by`: one sum for each owner."""
 JOB: Final = "job"
+"""Value of `--by`: each job by itself."""
 
 
 @dataclass
@@ -36,7 +38,9 @@ class Sum:
     """What the jobs of one owner, or with one value of a label, cost together."""
 
     jobs: int = 0
+    """Number of jobs."""
     paid_s: float = 0.0
+    """Paid machine time."""
     amount: Decimal = Decimal(0)
     currency: str = ""
     not_known: int = 0
@@ -73,8 +77,8 @@ def cost(
     sums: defaultdict[str, Sum] = defaultdict(Sum)
     for job in jobs:
         labels = {label.key: label.value for label in job.labels}
-        of_job = {**labels, USER: owner(job).words, JOB: job.job_id}
-        _add(job, store, sums[of_job.get(by, "-")])
+        names_by_key = {**labels, USER: owner(job).words, JOB: job.job_id}
+        _add(job, store, sums[names_by_key.get(by, "-")])
     rows = sorted(sums.items(), key=lambda item: (-item[1].amount, item[0]))
     print_result(
         form,
@@ -102,11 +106,9 @@ def cost(
             for name, row in rows
         ],
     )
-    if (
-        jobs
-        and by not in (USER, JOB)
-        and not any(label.key == by for job in jobs for label in job.labels)
-    ):
+    is_label = by not in (USER, JOB)
+    has_label = any(label.key == by for job in jobs for label in job.labels)
+    if jobs and is_label and not has_label:
         complain(f"None of these {len(jobs)} jobs has the label {by}.")
     if has_more:
         complain(
@@ -116,6 +118,7 @@ def cost(
 
 
 def _add(job: Job, store: Store, total: Sum) -> None:
+    """Add a job, or all trials of a tuning job, to `total`."""
     from trainmaster.wiring.price_list import price_list
 
     total.jobs += 1

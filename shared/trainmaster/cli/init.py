@@ -26,6 +26,7 @@ from trainmaster.wiring.installation import (
 
 API_ADDRESS: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
 _PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+"""Source: Resource Manager's rule for project ids."""
 
 
 def init(
@@ -82,21 +83,24 @@ def init(
         )
     if region and region not in REGION_ZONES:
         raise PermanentError(f"--region: {region!r} is not a region. Example: --region us-central1")
-    api = (os.environ.get(API) or None) if api is None else api
+    if api is None:
+        api = os.environ.get(API) or None
     if api is not None and not API_ADDRESS.fullmatch(api):
         raise PermanentError(
             f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
         )
     stored = remembered()
-    before = stored.get("installation", "") if stored.get("project") == project else None
+    stored_name = None  # of the remembered installation in this project
+    if stored.get("project") == project:
+        stored_name = stored.get("installation", "")
     if installation is None:
-        installation = os.environ.get(INSTALLATION, before or "")
+        installation = os.environ.get(INSTALLATION, stored_name or "")
     try:
         name = checked(installation)
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
     new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
-    is_same_installation = before == name
+    is_same_installation = stored_name == name
     default_bucket = f"{project}-{name_in_installation('trainmaster', name)}"
     kept = stored if is_same_installation else {"bucket": default_bucket}
     remember({**kept, **{field: value for field, value in new.items() if value}})

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
+"""Beginning of the names of the environment variables that are settings."""
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 """Set by a local stack. Its definition is in the other distribution."""
 

@@ -1,15 +1,19 @@
-"""`trainmaster jobs …`: list, describe, wait for and cancel jobs, from the stored state."""
+"""The commands that show stored jobs: `list`, `describe`, `compare`, `wait`, `status`, `ledger`.
+
+They change nothing. `trainmaster jobs` is the group of all commands about jobs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainmaster.cli.command_table import HABITS, JOB_COMMANDS
-from trainmaster.cli.installation import open_store, user_name
+from trainmaster.cli.installation import open_store
+from trainmaster.cli.job_filters import ByLabel, ByState, ByUser, Mine, job_filter
 from trainmaster.cli.job_output import (
     entry_json,
     entry_row,
@@ -20,7 +24,7 @@ from trainmaster.cli.job_output import (
 )
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, given
+from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
 from trainmaster.cli.output import (
     ATTENTION,
     Format,
@@ -32,14 +36,13 @@ from trainmaster.cli.output import (
     warn,
 )
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.core.model.job import Job, JobState, Label, State
-from trainmaster.core.model.label_rules import is_legal_job_label
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.owner import owner
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.ports import JobFilter, JobPosition, Store
+from trainmaster.ports import JobPosition, Store
 from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.comparison import (
     chosen_ids,
@@ -59,29 +62,6 @@ from trainmaster.settings import settings
 
 if TYPE_CHECKING:
     from trainmaster.cli.recorded_goodput import RecordedGoodput
-
-
-ByState = Annotated[
-    list[JobState] | None,
-    typer.Option(case_sensitive=False, help="Only jobs in this state; may be repeated."),
-]
-ByUser = Annotated[
-    str | None,
-    typer.Option(callback=given, help="Only jobs that this user submitted, verified or not."),
-]
-Mine = Annotated[
-    bool,
-    typer.Option(
-        "--mine", help="Only your jobs: those of gcloud's account, or else of your name here."
-    ),
-]
-ByLabel = Annotated[
-    list[str] | None,
-    typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE"),
-]
-
-CANCELLED_MAX: Final = 1000
-"""Jobs that `cancel --all` cancels at once, the newest ones."""
 
 
 class JobCommands(LazyGroup):
@@ -177,11 +157,11 @@ def _quiet_jobs(jobs: Sequence[Job], now: datetime) -> Mapping[str, Quiet]:
     running = [job for job in jobs if job.state is JobState.RUNNING]
     if not running or settings().metrics == "off":
         return {}
-    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.gcp.retries import OPTIONAL_READ_S
     from trainmaster.wiring.metrics import metric_reader
 
     try:
-        return read_quiet_jobs(metric_reader(EXTRA_S), running, now)
+        return read_quiet_jobs(metric_reader(OPTIONAL_READ_S), running, now)
     except (PermanentError, TemporaryError):
         return {}
 
@@ -286,6 +266,7 @@ def compare(
 
 
 def _facts(store: Store, job: Job) -> dict[str, str]:
+    """Return what became of a job, as `compare` shows it: name of a fact → its value in words."""
     entries = store.ledger(job.job_id)
     progress = None
     if job.started_at:
@@ -320,52 +301,6 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 
 @app.command()
-def cancel(
-    job_ids: Annotated[
-        list[str] | None,
-        typer.Argument(help="Ids of the jobs.", metavar="JOB...", autocompletion=complete_job_id),
-    ] = None,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="All jobs that have not ended; with --mine, --user or --label only these.",
-        ),
-    ] = False,
-    user: ByUser = None,
-    mine: Mine = False,
-    label: ByLabel = None,
-    form: OutputFormat = Format.TABLE,
-) -> None:
-    """Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an
-    error.
-    """
-    has_filter = bool(user or mine or label)
-    is_ambiguous = bool(job_ids) == everything or (job_ids and has_filter)
-    if is_ambiguous:
-        raise PermanentError("name the jobs to cancel, or give --all")
-    store = open_store()
-    if everything:
-        only = job_filter([state for state in JobState if not state.is_terminal], user, mine, label)
-        job_ids = [job.job_id for job in store.recent_jobs(CANCELLED_MAX, None, only)]
-    for job_id in job_ids or ():
-        find_job(store, job_id)  # a job that does not exist is an error, before any is cancelled
-    from trainmaster.flows.user_requests import cancel_job
-    from trainmaster.wiring.core_services import deps
-
-    states = {}
-    for job_id in dict.fromkeys(job_ids or ()):
-        cancel_job(job_id, user_name(), deps())
-        states[job_id] = find_job(store, job_id).job.state
-        if form is Format.TABLE:
-            say(f"{job_id}: {states[job_id]}")
-    if form is Format.JSON:
-        print_json([{"jobId": job_id, "state": state} for job_id, state in states.items()])
-    elif not states:
-        say("No job was running or waiting.")
-
-
-@app.command()
 def status(
     job_id: Annotated[
         str | None,
@@ -394,25 +329,10 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     print_result(form, map(entry_json, entries), columns, [entry_row(entry) for entry in entries])
 
 
-def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobFilter:
-    """Return the filter of a list's options. Raises PermanentError for options that say nothing."""
-    if mine and user:
-        raise PermanentError(
-            "--mine and --user cannot be combined: --mine is --user with your own address"
-        )
-    labels = [text.partition("=") for text in label or ()]
-    if not all(equals and is_legal_job_label(key, value) for key, equals, value in labels):
-        raise PermanentError(
-            f"--label: {', '.join(label or ())} must be KEY=VALUE, of a-z, 0-9, _, -, as in"
-            " team=vision"
-        )
-    by = user_name() if mine else user or ""
-    return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
-
-
 def _view(
     state: State, report: CostReport | None, failing: Failing | None = None
 ) -> dict[str, Any]:
+    """Return the job as the API shows it, with its machine time and its link to the console."""
     used = _usage_of(state.job)
     view = job_view(state.job, state.replicas, settings().log_project, used)
     view = with_failing(view, failing)

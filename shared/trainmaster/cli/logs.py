@@ -22,6 +22,7 @@ from trainmaster.core.reporting.job_log import SERVICE, task_name
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.log_reader import (
+    BEFORE_CREATION,
     DELAY_MAX_S,
     PROGRAM_ONLY,
     TASK,
@@ -34,6 +35,7 @@ from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.settings import settings
 
 POLL_S: Final = 1.0
+"""Time between two reads of a log that is followed, on a local stack."""
 POLL_GOOGLE_S: Final = 5.0
 """Source: Cloud Logging allows 60 read requests per minute and project."""
 SETTLE_GOOGLE_S: Final = 5.0
@@ -43,7 +45,7 @@ TRIES: Final = 3
 LATE_LINES_S: Final = 3.0
 """How long after a job's end its VMs may still write log lines."""
 
-COLOURS: Final = {
+COLOURS: Final = {  # of a terminal: parameters of the ANSI sequence SGR
     "WARNING": "33",
     "ERROR": "31",
     "CRITICAL": "1;31",
@@ -81,20 +83,10 @@ def logs(
     job = find_job(store, job_id).job
     from trainmaster.wiring.log_reader import log_entries
 
-    begin = job.created_at - timedelta(minutes=1)
+    begin = job.created_at - BEFORE_CREATION
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
-    filters: list[str] = []
-    dialect = job.plan.origin.dialect
-    if task is not None:
-        name = task if task == SERVICE else task_name(parse_replica(task, job), dialect)
-        filters.append(f'{TASK}="{name}"')
-    if trial_number(job_id):
-        filters.append(f'{TRIAL}="{trial_number(job_id)}"')
-    if severity is not None:
-        filters.append(f"severity>={severity.upper()}")
-    if program:
-        filters.append(PROGRAM_ONLY)
+    filters = log_filters(job, task, severity, program_only=program)
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     read_page = with_retries(log_entries().page, tries=None if follow else TRIES)
     reader = LogReader(read_page, public_id(job_id), filters, since_text)
@@ -106,6 +98,28 @@ def logs(
     else:
         for lines in reader.read_new(is_followed=False):
             show(lines)
+
+
+def log_filters(
+    job: Job, task: str | None, severity: str | None, *, program_only: bool
+) -> list[str]:
+    """Return the conditions of the options, in the Logging query language.
+
+    Raises PermanentError if the job has no such task.
+    """
+    filters: list[str] = []
+    if task is not None:
+        name = task
+        if task != SERVICE:
+            name = task_name(parse_replica(task, job), job.plan.origin.dialect)
+        filters.append(f'{TASK}="{name}"')
+    if trial_number(job.job_id):
+        filters.append(f'{TRIAL}="{trial_number(job.job_id)}"')
+    if severity is not None:
+        filters.append(f"severity>={severity.upper()}")
+    if program_only:
+        filters.append(PROGRAM_ONLY)
+    return filters
 
 
 def settle_time() -> timedelta:
@@ -213,13 +227,13 @@ def _plain(lines: Iterable[LogLine]) -> Iterator[str]:
     """Yield each line of a message as a line of its own, as gcloud does."""
     for line in lines:
         for text in line.message.splitlines() or [""]:
-            yield f"{line.timestamp[:23]}Z  {line.severity:<8} {line.source:<18} {text}"
+            yield f"{line.to_the_millisecond}  {line.severity:<8} {line.source:<18} {text}"
 
 
 def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
     """Yield lines for a terminal, with the time of day, and a colour for the severity."""
     for line in lines:
-        time_of_day = f"\x1b[2m{line.timestamp[11:23]}\x1b[0m"
+        time_of_day = f"\x1b[2m{line.time_of_day}\x1b[0m"
         source = f"\x1b[36m{line.source:<18}\x1b[0m"
         colour = COLOURS.get(line.severity, "0")
         for text in line.message.splitlines() or [""]:

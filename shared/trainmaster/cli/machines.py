@@ -29,6 +29,7 @@ from trainmaster.jobspec.catalog.machine_types import GPU_NAMES, RETIRED_GPUS
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
 _ATTACHED: Final = "n1 + "
+"""Beginning of the row of a GPU that jobs attach to machines of the family N1."""
 Row = dict[str, Any]
 """One kind of machine, by column of the JSON output."""
 
@@ -70,7 +71,7 @@ def machines(
         currency = "" if isinstance(prices, Unknown) else prices.currency
         print_json({"regions": regions, "currency": currency, "machines": rows})
         return
-    columns = (
+    columns = (  # in the order of a row's values
         "machine",
         "vcpus",
         "gib",

@@ -1,28 +1,17 @@
 """`trainmaster mcp`: tools for agents that use the Model Context Protocol.
 
-No tool writes a file or runs a command.
-
-With a budget, all jobs with one label together cost at most an amount, whoever submits them:
-
-    submit ──► the label's jobs + this one ≤ amount? ──► create
-                 ▲                                         │ again, with what was created meanwhile
-                 └─────────────────────────────────────────┘
-
-If two servers create jobs at the same time and these are too many together, both servers cancel the
-later ones.
+Agents are language models that a user lets submit and watch jobs. No tool writes a file or runs a
+command. `cli/mcp_budget.py` limits what their jobs cost.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from inspect import signature
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, Final
 
 import typer
@@ -30,34 +19,24 @@ from pydantic import Field, ValidationError
 
 from trainmaster.cli.doctor.command import job_findings
 from trainmaster.cli.installation import open_store, require_package
+from trainmaster.cli.mcp_budget import Budget, address_of, read_budget
 from trainmaster.client.client import Client
-from trainmaster.client.job import Job as CreatedJob
-from trainmaster.core.model.cap import Cap
-from trainmaster.core.model.job import Job, Label, public_id
-from trainmaster.core.model.money import ZERO, Money
-from trainmaster.core.model.plan import Dialect
-from trainmaster.cost.cap import spent_at_most
-from trainmaster.cost.price_list import PriceList
-from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS, explain
-from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import (
     read_document,
     with_default_region,
-    with_field,
     with_time_in_job_id,
 )
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_kinds import detect_kind
-from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import JobFilter, Store
 from trainmaster.presentation.printable import printable
 from trainmaster.wiring.installation import REGION, known_variables
 
 CHARS_MAX: Final = 6_000
-"""Characters of an answer."""
+"""Characters of an answer, so that a log does not fill the context of a model."""
 LINE_CHARS_MAX: Final = 1_000
+"""Longer lines are shown in parts: a continuation begins with a line."""
 MARK: Final = "| "
 """Beginning of each line of untrusted text."""
 UNTRUSTED: Final = (
@@ -69,16 +48,8 @@ _INVISIBLE: Final = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 """Source: Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt."""
-_ROOM: Final = 200
+_NOTES_CHARS_MAX: Final = 200
 """Characters of notes, or of what the library puts before an error."""
-LABEL: Final = "budget"
-LATE_S: Final = 65.0
-"""How long after a lost answer the API may still create the job.
-
-Source: the timeout of `api` in infra/functions.tf.
-"""
-JOBS_MAX: Final = 1_000_000
-_BUDGET: Final = re.compile(r"([a-z0-9_-]{1,63}):([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
 
 Text = Annotated[
     str, Field(description="A job file or a manifest, YAML or JSON; see the tool `formats`.")
@@ -110,147 +81,6 @@ def mcp(budget: Limit = None) -> None:
     serve(Tools(client, store, chosen)).run("stdio")
 
 
-@dataclass
-class Budget:
-    """The jobs of one label.
-
-    Several servers may have the same budget; one server submits one job at a time.
-    """
-
-    name: str
-    limit: Money
-    only: JobFilter
-    client: Client
-    store: Store
-    sleep: Callable[[float], None] = time.sleep
-    _lock: Lock = field(default_factory=Lock)
-    _costs: dict[str, Decimal] = field(default_factory=dict)
-    """Costs of jobs that have ended, by id: to compute one takes a read of each ledger entry."""
-
-    def submit(self, document: Mapping[str, Any], region: str | None) -> CreatedJob:
-        """Create the job, with the label.
-
-        Raises InvalidJob, and PermanentError if the budget is used up by now.
-        """
-        cap = self._cap(accept(document, default_job_id="job").plan.limits.cap, "the job")
-        labelled = with_field(document, ("labels",), {LABEL: self.name})
-        with self._lock:
-            before = self.jobs()
-            if sum(map(self._amount, before)) + cap > self.limit.amount:
-                raise PermanentError(
-                    f"trainmaster.maxCost: {float(cap):g} is too much: {self.words(before)}"
-                )
-            try:
-                created = self.client.submit(labelled, region)
-                self._cancel_excess(before)
-                created = self.client.describe(created)  # another server may have cancelled it
-            except TemporaryError:
-                self.sleep(LATE_S)
-                self._cancel_excess(before)
-                raise
-        if created.state == "CANCELLED":
-            raise PermanentError(
-                f"{created.address} was cancelled: another server has used the budget meanwhile"
-            )
-        return created
-
-    def words(self, jobs: Sequence[Job]) -> str:
-        """Return how much these jobs use, in words."""
-        return (
-            f"{sum(map(self._amount, jobs)):.2f} of {self.limit} of the budget {self.name} are used"
-            " or reserved"
-        )
-
-    def require(self, address: str) -> None:
-        """Raise PermanentError for a job that is not the budget's: a line of a log may have talked
-        the agent into cancelling it.
-        """
-        if address not in map(address_of, self.jobs()):
-            raise PermanentError(
-                f"{address} is not a job of the budget {self.name}, and this server cancels no"
-                " others: cancel it with `trainmaster cancel`"
-            )
-
-    def jobs(self) -> Sequence[Job]:
-        """Return all jobs of the budget, the oldest first."""
-        return self.store.recent_jobs(JOBS_MAX, None, self.only)[::-1]
-
-    def _cancel_excess(self, before: Sequence[Job]) -> None:
-        """Cancel the jobs that are too many, also those of other servers.
-
-        `before`: jobs that stay.
-        """
-        jobs = self.jobs()
-        known_ids = {job.job_id for job in before}
-        known_amounts = [self._amount(job) for job in jobs if job.job_id in known_ids]
-        left = self.limit.amount - sum(known_amounts)
-        for job in jobs:
-            if job.job_id in known_ids:
-                continue
-            if not job.state.is_terminal and self._amount(job) > left:
-                self.client.cancel(address_of(job))
-            else:
-                left -= self._amount(job)
-
-    def _amount(self, job: Job) -> Decimal:
-        """Return what a job uses of the budget: its cap, or its cost once it has ended.
-
-        The cost of a tuning job is not known, so its cap counts.
-        """
-        if job.job_id in self._costs:
-            return self._costs[job.job_id]
-        cap = job.plan.limits.cap
-        amount = self._cap(cap, job.job_id)
-        is_cost_known = cap is not None and cap.rates and not job.tuning
-        if cap is None or not is_cost_known or not job.state.is_terminal:
-            return amount
-        entries = self.store.ledger(job.job_id)
-        if entries:
-            amount = spent_at_most(cap, entries, datetime.now(UTC))
-        self._costs[job.job_id] = amount
-        return amount
-
-    def _cap(self, cap: Cap | None, what: str) -> Decimal:
-        """Return the amount of a job's cap. `what`: the job, in words.
-
-        Raises PermanentError if there is no cap in the budget's currency.
-        """
-        if cap is None or cap.limit.currency != self.limit.currency:
-            rule = f"{what} must have one in {self.limit.currency}, because of the budget"
-            raise PermanentError(
-                f"trainmaster.maxCost: {rule}. Example: maxCost: 5 {self.limit.currency}"
-            )
-        return cap.limit.amount
-
-
-def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unknown) -> Budget:
-    """Return the budget of `NAME:20USD`.
-
-    Raises PermanentError, also for another currency than that of the prices.
-    """
-    match = _BUDGET.fullmatch(text)
-    amount = Decimal(match[2]) if match else ZERO
-    if match is None or amount == 0:
-        rule = "must be a label (a-z, 0-9, _ and -), an amount above 0 and a currency"
-        raise PermanentError(f"--budget: {rule}, not {text!r}. Example: --budget agents:20USD")
-    name = match[1]
-    currency = match[3]
-    if not isinstance(prices, Unknown) and prices.currency != currency:
-        raise PermanentError(
-            f"--budget: must be in {prices.currency}, as the list prices are, not in {currency}"
-        )
-    only = JobFilter(labels=(Label(LABEL, name),))
-    return Budget(name, Money(amount, currency), only, client, store)
-
-
-def address_of(job: Job) -> str:
-    """Return the job's address below the project, as the client has it."""
-    if job.plan.origin.dialect is Dialect.AI_PLATFORM:
-        return f"jobs/{job.job_id}"
-    kind = detect_kind(parse_document(job.spec_json.encode(), job.job_id))
-    return f"locations/{job.plan.where.region}/{kind.collection}/{public_id(job.job_id)}"
-
-
 @dataclass(frozen=True)
 class Tools:
     """Each public method is a tool, and its docstring is what agents read."""
@@ -269,7 +99,8 @@ class Tools:
         """Check a job without submitting it: its problems (FIX), what is substituted (!), and its
         price.
         """
-        return _answer(map(str, job_findings(_read(document)[0])), continuation)
+        job, _ = _read(document)
+        return _answer(map(str, job_findings(job)), continuation)
 
     def compare_cost(self, documents: list[Text], continuation: Continuation = 0) -> str:
         """Compare what jobs would cost, without submitting them: the list price of each document,
@@ -327,7 +158,7 @@ class Tools:
         since = datetime.now(UTC) - timedelta(minutes=minutes) if minutes else None
         lines = self.client.logs(job, since=since)
         texts = (
-            f"{line.timestamp[:19]} {line.severity} {line.source} {line.message}" for line in lines
+            f"{line.to_the_second} {line.severity} {line.source} {line.message}" for line in lines
         )
         return _answer(texts, continuation, MARK)
 
@@ -395,23 +226,27 @@ def _readable(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return _readable(text)[: CHARS_MAX - _ROOM]
+    """Return an error's readable text, not longer than an answer."""
+    return _readable(text)[: CHARS_MAX - _NOTES_CHARS_MAX]
 
 
 def _read(document: str, name: str = "document") -> tuple[dict[str, Any], str | None]:
-    """Return a job file, ready to be checked, and the installation's region; None: unknown."""
+    """Return a job file, ready to be checked, and the installation's region; None: unknown.
+
+    `name`: what errors call the document.
+    """
     region = known_variables().get(REGION)
     job = with_time_in_job_id(read_document(document.encode(), name, region), datetime.now(UTC))
     return with_default_region(job, region), region
 
 
 def _answer(lines: Iterable[str], continuation: int = 0, mark: str = "") -> str:
-    """Return the lines from number `continuation` on that have room.
+    """Return the lines from number `continuation` on, as many as one answer may have.
 
     `mark`: beginning of each line of untrusted text, which therefore cannot end the marked part.
     """
     shown = [UNTRUSTED] if mark else []
-    chars = _ROOM
+    chars = _NOTES_CHARS_MAX
     for number, part in enumerate(_parts(lines)):
         if number < continuation:
             continue

@@ -27,11 +27,11 @@ def read_metrics(
     """
     if settings().metrics == "off":
         return None
-    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.gcp.retries import OPTIONAL_READ_S
     from trainmaster.wiring.metrics import metric_reader
 
     try:
-        return read(metric_reader(EXTRA_S), job, datetime.now(UTC))
+        return read(metric_reader(OPTIONAL_READ_S), job, datetime.now(UTC))
     except (PermanentError, TemporaryError) as error:
         # The line is missing then; the command continues.
         warn(f"Cannot find out {what}: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import Any, Final
 
 from trainmaster.cli.output import complain
@@ -14,7 +14,13 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.presentation.log_reader import JOB, MISSING_LABEL, TRIAL, ReadPage
+from trainmaster.presentation.log_reader import (
+    BEFORE_CREATION,
+    JOB,
+    MISSING_LABEL,
+    TRIAL,
+    ReadPage,
+)
 
 PAGES_MAX: Final = 5
 """Pages of the log to read, at most. An entry counts all lines of a gap, so more pages are rare;
@@ -29,11 +35,11 @@ def missing_lines(job: Job) -> Sequence[str]:
     """
     if job.started_at is None:
         return ()
-    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.gcp.retries import OPTIONAL_READ_S
     from trainmaster.wiring.log_reader import log_entries
 
     try:
-        return describe_missing(log_entries(EXTRA_S).page, job)
+        return describe_missing(log_entries(OPTIONAL_READ_S).page, job)
     except (PermanentError, TemporaryError) as error:
         complain(f"Cannot find out whether lines of the log are missing: {error}")
         return ()
@@ -44,7 +50,7 @@ def describe_missing(page: ReadPage, job: Job) -> Sequence[str]:
 
     `page` reads one page of the log. Raises PermanentError or TemporaryError.
     """
-    since = (job.created_at - timedelta(minutes=1)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = (job.created_at - BEFORE_CREATION).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # Agents report a gap by an entry with the number of its lines as a label. The severity comes
     # first: few entries have it.
     conditions = ["severity=WARNING", f'{JOB}="{public_id(job.job_id)}"']

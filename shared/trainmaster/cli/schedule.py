@@ -24,10 +24,10 @@ import typer
 
 from trainmaster.cli.init import API_ADDRESS
 from trainmaster.cli.installation import choose_installation, user_name
+from trainmaster.cli.job_files import check_document, read_job
 from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, print_json, print_result, say
 from trainmaster.cli.schedule_runs import check_job_ids, describe_run, submission_of
-from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
@@ -128,26 +128,9 @@ def create(
     from trainmaster.gcp.tools.scheduler import api_call, publication, scheduler_job
 
     choose_installation()
-    api = (os.environ.get(API) or None) if api is None and submit_as else api
-    if (submit_as is None) is not (api is None):
-        raise PermanentError("--submit-as and --api belong together: give both or neither")
-    if api is not None and not API_ADDRESS.fullmatch(api):
-        raise PermanentError(
-            f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
-        )
-    if submit_as is not None and not EMAIL.fullmatch(submit_as):
-        raise PermanentError(
-            f"--submit-as: must be the e-mail address of a service account, not {submit_as!r}"
-        )
-    if time_zone not in (available_timezones() or {time_zone}):
-        raise PermanentError(
-            f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin"
-        )
-    if no_overlap and submit_as is not None:
-        raise PermanentError(
-            "--no-overlap: the API does not know the earlier runs of a schedule. Leave --submit-as"
-            " out, or set a maxRunningTime that is shorter than the time between two runs"
-        )
+    if api is None and submit_as:
+        api = os.environ.get(API) or None
+    _check_options(submit_as, api, time_zone, no_overlap=no_overlap)
     project = settings().project
     document = read_template(job_file, is_published=submit_as is None)
     check_job_ids(job_id_of(document) or "", cron, time_zone, datetime.now(UTC))
@@ -170,11 +153,37 @@ def create(
     say(f"{'created' if is_new else 'replaced'} {body['name']}: {cron} ({time_zone})")
 
 
+def _check_options(
+    submit_as: str | None, api: str | None, time_zone: str, *, no_overlap: bool
+) -> None:
+    """Raise PermanentError for options of `create` that are wrong or contradict each other."""
+    if (submit_as is None) is not (api is None):
+        raise PermanentError("--submit-as and --api belong together: give both or neither")
+    if api is not None and not API_ADDRESS.fullmatch(api):
+        raise PermanentError(
+            f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
+        )
+    if submit_as is not None and not EMAIL.fullmatch(submit_as):
+        raise PermanentError(
+            f"--submit-as: must be the e-mail address of a service account, not {submit_as!r}"
+        )
+    known_time_zones = available_timezones()  # none on a machine without such data
+    if known_time_zones and time_zone not in known_time_zones:
+        raise PermanentError(
+            f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin"
+        )
+    if no_overlap and submit_as is not None:
+        raise PermanentError(
+            "--no-overlap: the API does not know the earlier runs of a schedule. Leave --submit-as"
+            " out, or set a maxRunningTime that is shorter than the time between two runs"
+        )
+
+
 @app.command("list")
 def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = Format.TABLE) -> None:
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
-    own_prefix = _own_name("-").removesuffix("-")
+    own_prefix = _own_name("-").removesuffix("-")  # of the names of this installation's schedules
     beginning = f"/jobs/{own_prefix}"
     parent = _parent(location)
     with closing(_scheduler()) as scheduler:
@@ -203,7 +212,10 @@ def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = For
 
 
 def _result(job: dict[str, Any]) -> str:
-    """Return the job of the last run, or why there is none; empty before the first one."""
+    """Return the job of a schedule's last run, or why there is none; empty before the first run.
+
+    `job`: the schedule, which Cloud Scheduler calls a job.
+    """
     if "lastAttemptTime" not in job:
         return ""
     status = job.get("status") or {}
@@ -245,6 +257,7 @@ def delete(name: Name, location: Location = DEFAULT_REGION) -> None:
 
 
 def _act(verb: Literal["pause", "resume", "delete"], name: str, location: str, done: str) -> None:
+    """Change a schedule. `done`: the participle that says so."""
     choose_installation()
     path = f"{_parent(location)}/jobs/{_own_name(name)}"
     with closing(_scheduler()) as scheduler:
@@ -291,6 +304,7 @@ def _own_name(name: str) -> str:
 
 
 def _parent(location: str) -> str:
+    """Return the name of the region in Cloud Scheduler's API. Raises PermanentError."""
     if not REGION_NAME.fullmatch(location):
         raise PermanentError(
             f"--location: must be a region, not {location!r}. Example: --location {DEFAULT_REGION}"
@@ -303,7 +317,8 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
 
     Raises PermanentError with every problem.
     """
-    document = with_id_from_file(read_job(str(job_file), None)[1], job_file.name, "%Y%m%d_%H%M")
+    _, content = read_job(str(job_file), None)
+    document = with_id_from_file(content, job_file.name, "%Y%m%d_%H%M")
     job_id = job_id_of(document) or ""
     if job_id and not is_template(job_id):
         example = f"{job_id}_{{time:%Y%m%d_%H%M}}"

@@ -34,6 +34,8 @@ _INTERVAL: Final = "every "
 """Begins an interval, Cloud Scheduler's other form: `every 24 hours`."""
 PUBLICATION_S_MAX: Final = 5
 """The message of a run is published within this time, mostly within the same second."""
+REJECTIONS_READ: Final = 100
+"""Rejections of a schedule's messages that are read, the newest."""
 _SKEW: Final = timedelta(seconds=2)
 """Between the clocks of Cloud Scheduler and the functions."""
 
@@ -67,9 +69,11 @@ def check_job_ids(template: str, cron: str, time_zone: str, now: datetime) -> No
         first = runs.setdefault(job_id, run)
         if first != run:
             zone = ZoneInfo(time_zone)
-            words = [f"{time.astimezone(zone):%Y-%m-%d %H:%M}" for time in (first, run)]
+            first_words, second_words = (
+                f"{time.astimezone(zone):%Y-%m-%d %H:%M}" for time in (first, run)
+            )
             raise PermanentError(
-                f"jobId: the runs of {words[0]} and {words[1]} ({time_zone}) would both be"
+                f"jobId: the runs of {first_words} and {second_words} ({time_zone}) would both be"
                 f" {job_id}, because times in job ids are UTC; the second would make no job."
                 " Example: {time:%Y%m%d_%H%M}"
             )
@@ -103,16 +107,17 @@ def describe_run(schedule: dict[str, Any], attempted_at: datetime, store: Store)
     submission = submission_of(schedule)
     if submission is None:
         return "ok"
-    ids = {
-        at_time(submission.template, attempted_at + timedelta(seconds=second)): None
+    # The time in the id is that of the message, to the second.
+    ids = dict.fromkeys(
+        at_time(submission.template, attempted_at + timedelta(seconds=second))
         for second in range(PUBLICATION_S_MAX)
-    }
+    )
     found = [loaded.state.job for loaded in map(store.load, ids) if loaded is not None]
     started = next((job for job in found if _is_of_run(job, attempted_at)), None)
     if started is not None:
         return f"{started.job_id}: {started.state}"
     if submission.source:
-        for rejection in store.rejections(100, submission.source):
+        for rejection in store.rejections(REJECTIONS_READ, submission.source):
             if rejection.at >= attempted_at - _SKEW:
                 return f"no job: {' '.join(rejection.problems)}"
     if found:

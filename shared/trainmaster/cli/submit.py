@@ -1,7 +1,7 @@
 """`trainmaster submit`: submit a job file, or a job that gcloud's options describe.
 
-read, apply options ──► check here, all problems at once ──► upload packages
-  ──► topic submit ──► stored, or refused
+read the job file, apply options ──► upload packages ──► check here, all problems at once
+  ──► Pub/Sub topic `submit` ──► its function stores the job, or a rejection with the problems
 """
 
 from __future__ import annotations
@@ -12,45 +12,38 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from textwrap import indent
 from typing import Any, Final
 
 import typer
-import yaml
 
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
-from trainmaster.cli.gcloud_flags import apply_flags, parse_list
+from trainmaster.cli.gcloud_flags import apply_flags
+from trainmaster.cli.gcloud_values import parse_list
 from trainmaster.cli.installation import (
     choose_installation,
     open_store,
     use_installation,
     user_name,
 )
+from trainmaster.cli.job_files import check_document, read_job, with_job_name
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, complain, print_json, problems_text, say
+from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.staged_objects import StagedObjects
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
-from trainmaster.jobspec.foreign.answer import Answer, ForeignFile
 from trainmaster.jobspec.job_document import (
     field_at,
     listed_substitutions,
-    read_document,
     with_default_region,
     with_field,
-    with_id_from_file,
-    with_job_id,
-    with_time_in_job_id,
 )
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
-from trainmaster.jobspec.reading.foreign_files import TITLES
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
@@ -68,6 +61,7 @@ from trainmaster.wiring.installation import BUCKET, REGION, known_variables
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
+"""Time between two reads of the job."""
 LOADS_PER_REJECTION_SCAN: Final = 3
 """How often the job is read between two searches of the rejections.
 
@@ -75,7 +69,6 @@ A search reads all rejections, so it is rarer.
 """
 _CREDENTIALS: Final = re.compile(r"//[^/@\s]+@")
 """User and password in an address."""
-JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 @with_flags
@@ -170,60 +163,6 @@ def _refuse_program(job: str, command: Sequence[str]) -> None:
     )
 
 
-def read_job(
-    job: str, config: Path | None, region: str | None = None
-) -> tuple[str | None, dict[str, Any]]:
-    """Return the job id that the command names, or None, and the content of the job file.
-
-    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region`: where the job of a
-    manifest runs, if the manifest does not say so. A manifest is converted. Raises PermanentError
-    if the file cannot be read or converted.
-    """
-    is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
-    if not job:
-        raise PermanentError(
-            "no job is given: name a job file, or a job id with --config FILE or with options"
-        )
-    if is_file and config:
-        raise PermanentError(
-            f"two job files are given: {job} and --config {config}. Give one of them"
-        )
-    source = Path(job) if is_file else config
-    if source is None:
-        return job, {}
-    try:
-        document = read_document(source.read_bytes(), source.name, region)
-    except FileNotFoundError:
-        raise PermanentError(f"there is no file {source}") from None
-    except ForeignFile as foreign:
-        raise PermanentError(foreign_answer(source, foreign.answer)) from None
-    except InvalidJob as invalid:
-        raise PermanentError(f"{source} cannot be read:{problems_text(invalid)}") from None
-    return (None if is_file else job), document
-
-
-def foreign_answer(source: Path, answer: Answer) -> str:
-    """Return what the task of another tool means, with its job file and what that leaves out."""
-    job_file = indent(as_yaml(answer.job_file), "  ")
-    return (
-        f"{source} is {TITLES[answer.tool]}, and no job file. It means:\n\n{job_file}\n"
-        f"`trainmaster convert {source} > job.yaml` writes this.{foreign_notes(answer)}"
-    )
-
-
-def foreign_notes(answer: Answer) -> str:
-    """Return how to submit the job file of another tool's task, and what to do besides."""
-    notes = "".join(f"\n  {note.field}: {note.text}" for note in answer.notes)
-    besides = f" What it leaves out:{notes}" if notes else ""
-    return f" Submit it by `{answer.command}`.{besides}"
-
-
-def as_yaml(document: dict[str, Any]) -> str:
-    # A job file has no anchors, which the dumper would write for values that occur twice.
-    copy = json.loads(json.dumps(document))
-    return yaml.safe_dump(copy, sort_keys=False, allow_unicode=True, width=120)
-
-
 def _is_converted(document: dict[str, Any]) -> bool:
     """Return whether the job file was converted from a manifest, and print from which."""
     converted = listed_substitutions(document)
@@ -231,17 +170,6 @@ def _is_converted(document: dict[str, Any]) -> bool:
         return False
     complain(f"converted {converted.get('manifest')}")
     return True
-
-
-def check_document(document: dict[str, Any], default_job_id: str | None = None) -> str:
-    """Return the job's id. Raises PermanentError with every problem of the job file."""
-    try:
-        spec = accept(document, default_job_id=default_job_id)
-    except InvalidJob as invalid:
-        raise PermanentError(
-            f"the job is not valid, and was not submitted:{problems_text(invalid)}"
-        ) from None
-    return spec.job_id or ""
 
 
 def _refuse_options(*, asynchronous: bool, waits: bool) -> None:
@@ -317,10 +245,11 @@ def send(
 ) -> Job:
     """Publish the job, and return it once it is stored.
 
-    Raises PermanentError if it is refused, or never stored.
+    Raises PermanentError if it is refused, or not stored in time.
     """
     from trainmaster.wiring.core_services import bus
 
+    # Tells this submission from another one of the same id.
     source = f"cli:{uuid.uuid4().hex}/{user_name()}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     deadline = time.monotonic() + STORED_MAX_S
@@ -349,7 +278,8 @@ def _stage_packages(
     """Build and upload the packages, and return the job with their URIs.
 
     With `staged`, they are stored there instead, which needs no installation. The URIs are those of
-    an upload. Their generation is not real: it marks objects that are not looked up.
+    an upload, but their generation (Cloud Storage's version of an object) is not real: it marks
+    objects that are not looked up.
     """
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
@@ -373,25 +303,16 @@ def _stage_packages(
 
 
 def _storage(staged: Objects | None) -> tuple[Objects, str]:
-    """Return where packages are uploaded to. `--check` needs no installation."""
+    """Return where packages are uploaded to, and the name of the bucket.
+
+    `--check`, which passes `staged`, needs no installation.
+    """
     if staged:
         return staged, known_variables().get(BUCKET, "bucket-of-the-installation")
     from trainmaster.wiring.objects import objects
 
     choose_installation()
     return objects(), settings().bucket
-
-
-def with_job_name(
-    document: dict[str, Any], job_file: str, job_id: str | None = None
-) -> dict[str, Any]:
-    """Return the document with the id `job_id`, else its own, else one from the file's name.
-
-    The id from a file's name has the time, too. `{time:FORMAT}` in an id is replaced by the current
-    time. An id that is not text is left to `accept`, which refuses it.
-    """
-    named = with_job_id(document, job_id) if job_id else with_id_from_file(document, job_file)
-    return with_time_in_job_id(named, datetime.now(UTC))
 
 
 def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> None:

@@ -31,6 +31,7 @@ POLL_S: Final = 1.0
 PROGRESS_S: Final = 60.0
 """Time between two readings of the job's progress, which agents report as often."""
 FAILED: Final = 1
+"""Exit status for a job that did not succeed."""
 BEST_TRIALS_SHOWN: Final = 10
 
 
@@ -68,6 +69,7 @@ def exit_status(state: State) -> int:
 
 @contextmanager
 def _progress_display() -> Iterator[Callable[[State, str], None]]:
+    """Yield the function that shows a job's state and its progress in words."""
     if not sys.stderr.isatty():
         yield _LineDisplay().show
         return
@@ -127,7 +129,7 @@ class _LineDisplay:
         if not state.job.state.is_terminal:
             for replica in state.replicas:
                 word = state_word(state.job, replica)
-                if replica.incarnation > 1:
+                if replica.incarnation > 1:  # its program was started again
                     word += f" (incarnation {replica.incarnation})"
                 self._show_change(replica.key, f"{replica.replica_id.words}: {word}")
         failing = failing_of(state.job, state.replicas, datetime.now(UTC))
@@ -135,7 +137,7 @@ class _LineDisplay:
         if words and words != self._failing:
             complain(f"  {words}")
         self._failing = words
-        known = progress.partition(";")[0]  # without its age
+        known, _, _ = progress.partition(";")  # without its age, which always changes
         if known and known != self._progress:
             self._progress = known
             complain(f"  progress: {known}")

@@ -1,4 +1,7 @@
-"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks its ledger."""
+"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks its ledger.
+
+The ledger is the append-only record of a job's events, each with the decision about it.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,8 @@ def why(
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
-    failing = _print_situation(state, replicas)
+    failing = failing_of(state.job, replicas, datetime.now(UTC))
+    _print_situation(state, failing)
     _print_next_steps(store, state, replicas, ledger, failing)
     for sentence in _log_gaps(state.job, ledger, replica_id):
         warn(sentence)
@@ -133,7 +137,10 @@ def _print_as_json(
 def _log_gaps(
     job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None
 ) -> Sequence[str]:
-    """Return a sentence for each known gap of the log; of one replica, none."""
+    """Return a sentence for each known gap of the job's log.
+
+    None if `replica_id` is set: gaps are not known by replica.
+    """
     return () if replica_id else (*unlogged_lines(ledger), *missing_lines(job))
 
 
@@ -143,10 +150,9 @@ def _wait_of(store: Store, job: Job) -> Wait | None:
     return wait_of_job(job, store.queue, limits)
 
 
-def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | None:
-    """Print the state of the job, and return the row of failures that it is in, if it is in one."""
+def _print_situation(state: State, failing: Failing | None) -> None:
+    """Print the state of the job and how its program does. `failing`: set if it keeps failing."""
     now = datetime.now(UTC)
-    failing = failing_of(state.job, replicas, now)
     notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
     state_words = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
@@ -162,7 +168,6 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
     quiet = read_metrics(read_quiet, state.job, "whether the program prints")
     if quiet:
         warn(f"The program {quiet.words(now)}.")
-    return failing
 
 
 def _explain_reason(name: str | None, form: Format) -> None:
@@ -187,7 +192,10 @@ def _print_next_steps(
     ledger: Sequence[LedgerEntry],
     failing: Failing | None,
 ) -> None:
-    """Print what the job waits for. `replicas`: those to look at."""
+    """Print what the job waits for, and which effects of decisions are not confirmed.
+
+    `replicas`: those to look at.
+    """
     wait = _wait_of(store, state.job)
     for sentence in with_failures(
         failing, next_steps(state.job, replicas, ledger, wait, state.machine_set)
@@ -277,7 +285,8 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) 
 def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
     say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
-    if with_rules_passed_over and entry.decision.rule > Rule.STALE:
+    was_judged = entry.decision.rule > Rule.STALE  # not ignored, nor the normal course of a job
+    if with_rules_passed_over and was_judged:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
     for name, before, after in budget_changes(entry):

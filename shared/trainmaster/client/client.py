@@ -33,6 +33,7 @@ from trainmaster.wiring.installation import (
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
 _ADDRESS: Final = re.compile(r"(jobs|locations/[a-z0-9-]+/[A-Za-z]+)/\w+")
 POLL_S: Final = 10.0
+"""Time between two reads of a job or its log."""
 LATE_LINES_S: Final = 5.0
 """How long after a job's end its VMs may still write log lines."""
 

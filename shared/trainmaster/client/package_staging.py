@@ -35,6 +35,7 @@ from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
 
 GS: Final = "gs://"
+"""Beginning of an address in Cloud Storage."""
 
 
 def build(package_path: Path, out_dir: Path) -> list[Path]:

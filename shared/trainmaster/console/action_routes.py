@@ -30,9 +30,11 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec.problems import InvalidJob
 
 POLL_SUBMISSION_S: Final = 2
+"""How often the browser asks what became of a submission."""
 CANCEL_MAX: Final = 100
 """Jobs that one form cancels: each takes a commit, and a request may last a minute."""
 KEY_BYTES: Final = 16
+"""Random bytes of a form's key, which nobody can guess."""
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 """Longer ones are neither times in seconds nor versions, and Python refuses to read very long ones.
@@ -168,8 +170,9 @@ def submission(job_id: str, key: str) -> Response:
         raise PermanentError("at: must be the time of the submission, in seconds since 1970")
     published_at = datetime.fromtimestamp(int(published), UTC)
     status = read_status(console_of_app(), job_id, f"console:{key}/{g.user.name}", published_at)
-    is_open = status.is_pending and not status.is_late
-    return render_page("submission.html", POLL_SUBMISSION_S if is_open else None, submission=status)
+    may_change = status.is_pending and not status.is_late
+    poll_s = POLL_SUBMISSION_S if may_change else None
+    return render_page("submission.html", poll_s, submission=status)
 
 
 @routes.get("/jobs/<job_id>/labels")

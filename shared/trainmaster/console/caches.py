@@ -31,16 +31,21 @@ OVERLAP: Final = timedelta(seconds=60)
 commit.
 """
 METRICS_KEPT_S: Final = 60.0
+"""How long an answer of Cloud Monitoring is kept: agents report once a minute."""
 QUERIES_MAX: Final = 256
+"""Answers of Cloud Monitoring that are kept."""
 
 _ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)
 """Actions that end a job."""
 
 Entries = tuple[LedgerEntry, ...]
+"""A ledger, in the order of its commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """The ledger of a job in the cache. Times are those of the cache's timer."""
+
     entries: Entries
     read_at: float
     """When the ledger was last read as a whole."""

@@ -11,8 +11,11 @@ from typing import Final, Generic, TypeVar
 from trainmaster.console.svg import TICKS, Tick, time_ticks
 
 WIDTH: Final = 1000.0
+"""Width of the image, in its units."""
 LEFT: Final = 70.0
+"""Width to the left of the chart, for the labels of its vertical axis."""
 RIGHT: Final = 12.0
+"""Width to the right of the chart."""
 GAP_S: Final = 360.0
 """A line is interrupted where values are further apart, besides the length of a period: agents
 report within 300 s.
@@ -88,4 +91,5 @@ def chart_x(at: datetime, start: datetime, end: datetime) -> float:
 
 
 def _x(share: float) -> float:
+    """Return the position of a share of the axis, from 0 to 1; outside of that, the nearest end."""
     return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)

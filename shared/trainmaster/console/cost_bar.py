@@ -15,7 +15,10 @@ from trainmaster.core.reporting.phases import Phase
 from trainmaster.presentation.durations import duration_words
 
 WIDTH: Final = 1000.0
+"""Width of the image."""
 LABEL_WIDTH: Final = 110.0
+"""Width of the numbers of the attempts, to the left of the bars."""
+_RIGHT_MARGIN: Final = 8.0
 ROW_HEIGHT: Final = 30.0
 LOST: Final = "lost work"
 MAYBE_LOST: Final = "perhaps lost"
@@ -61,7 +64,8 @@ def draw_cost(goodput: Goodput) -> DrawnCost | None:
     paid = [attempt for attempt in goodput.attempts if attempt.paid_s > 0]
     if not paid:
         return None
-    scale = (WIDTH - LABEL_WIDTH - 8) / max(attempt.paid_s for attempt in paid)
+    # Units per second of machine time: the longest bar has the whole width.
+    scale = (WIDTH - LABEL_WIDTH - _RIGHT_MARGIN) / max(attempt.paid_s for attempt in paid)
     bars = tuple(_bar(attempt, row * ROW_HEIGHT, scale) for row, attempt in enumerate(paid))
     legend = dict.fromkeys(segment.kind for bar in bars for segment in bar.segments)
     return DrawnCost(WIDTH, len(bars) * ROW_HEIGHT, bars, tuple(legend))

@@ -1,5 +1,7 @@
 """Bands behind the charts of resource metrics: the incarnations of one replica, or when any replica
 did not run.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ NAMED_MAX: Final = 3
 LABEL_WIDTH_MIN: Final = 24.0
 """Narrower bands have no number."""
 INTERRUPTIONS_MAX: Final = 250
-"""Interruptions that are closer to each other than this part of the chart are one band."""
+"""Bands of interruptions in a chart, at most: those that are nearer to each other than one of so
+many parts of the chart are one band.
+"""
 
 
 class BandKind(StrEnum):
@@ -44,6 +48,7 @@ class Band:
     label: str
     """Number of the incarnation; empty for an interruption."""
     words: str
+    """The band in words, with its times."""
 
 
 @dataclass(frozen=True, slots=True)

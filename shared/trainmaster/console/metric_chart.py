@@ -14,12 +14,16 @@ from trainmaster.console.svg import Tick
 from trainmaster.presentation.utilization import bytes_words, share_words
 
 HEIGHT: Final = 170.0
+"""Height of the image, in its units."""
 TOP: Final = 10.0
+"""Height above the chart."""
 BOTTOM: Final = 24.0
+"""Height below the chart, for the labels of its axis."""
 STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
-GROUPED: Final = (1e4, 1e12)
-"""Numbers of this size are shown as 26,554; others have four digits."""
+GROUPED_MIN: Final = 1e4
+"""Numbers from here to `GROUPED_MAX` are shown as 26,554; others have four digits."""
+GROUPED_MAX: Final = 1e12
 
 
 class Scale(Enum):
@@ -33,13 +37,15 @@ class Scale(Enum):
     """Any number, from the smallest to the largest value."""
 
     def words(self, value: float) -> str:
+        """Return a value as labels and tables show it."""
         match self:
             case Scale.SHARE:
                 return share_words(value)
             case Scale.RATE:
                 return bytes_words(value)
             case Scale.NUMBER:
-                return f"{value:,.0f}" if GROUPED[0] <= abs(value) < GROUPED[1] else f"{value:.4g}"
+                is_grouped = GROUPED_MIN <= abs(value) < GROUPED_MAX
+                return f"{value:,.0f}" if is_grouped else f"{value:.4g}"
 
     def ends(self, values: Sequence[float]) -> tuple[float, float]:
         """Return the values at the lower and the upper end of the axis."""
@@ -105,7 +111,7 @@ class DrawnChart:
 
 
 def draw_chart(name: str, lines: Sequence[Line[At]], axis: Axis[At], scale: Scale) -> DrawnChart:
-    """Return the shapes."""
+    """Return the shapes of a chart, with the lines in their order."""
     low, top = scale.ends(_highest_values(lines))
     half = low / 2 + top / 2  # the sum of two large numbers would be infinite
 

@@ -39,6 +39,7 @@ from trainmaster.presentation.job_view import job_view
 from trainmaster.presentation.quiet import with_quiet
 from trainmaster.presentation.reasons import reasons_by_topic, without_links
 
+# How often the browser asks for a page again whose content can change.
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
 POLL_SCANNED_LIST_S: Final = 60

@@ -16,12 +16,16 @@ from trainmaster.console.time_scale import Gap, TimeScale, time_scale
 from trainmaster.console.timeline import Bar, Lane, Mark, MarkKind, Timeline
 from trainmaster.presentation.durations import DAY_S, HOUR_S, MINUTE_S, duration_words
 
-LABEL_WIDTH: Final = 110.0
 WIDTH: Final = 1000.0
 """Width of the whole image."""
+LABEL_WIDTH: Final = 110.0
+"""Width of the names of lanes, to the left of them."""
+_RIGHT_MARGIN: Final = 12.0
+_BOTTOM_MARGIN: Final = 4.0
 LANE_HEIGHT: Final = 26.0
 AXIS_HEIGHT: Final = 24.0
 BAR_WIDTH_MIN: Final = 1.5
+"""Width of bars that would be too narrow to be seen."""
 TICKS: Final = 4
 """Labels of a time axis after its first one, at most."""
 TICK_DISTANCE_MIN: Final = 200.0
@@ -35,6 +39,7 @@ ROUND_S: Final = (
 )
 """Distances of the labels, in seconds; longer ones are whole days."""
 _ZERO_UNIT: Final = re.compile(r"(?<=\D) 0 \w+$|\.0(?= s$)")
+"""What `5 min 0 s` and `5.0 s` have too much."""
 
 MARK_SHAPES: Final = {
     MarkKind.EXIT: "M0-6A6 6 0 1 1 0 6A6 6 0 1 1 0-6Z",
@@ -116,7 +121,7 @@ class DrawnTimeline:
 
 def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     """Return the shapes of a timeline."""
-    width = WIDTH - LABEL_WIDTH - 12
+    width = WIDTH - LABEL_WIDTH - _RIGHT_MARGIN
     scale = time_scale(timeline, width, LABEL_WIDTH, shortens_gaps=shortens_gaps)
     lanes = tuple(
         _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end)
@@ -130,7 +135,7 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     replica_lanes = lanes[1:] or lanes  # a tuning job has no lane but its own
     return DrawnTimeline(
         width=WIDTH,
-        height=AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
+        height=AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + _BOTTOM_MARGIN,
         lanes=lanes,
         attempts=attempts,
         gaps=scale.gaps,
@@ -183,6 +188,7 @@ def time_ticks(start: datetime, end: datetime, x_of: Callable[[datetime], float]
     while (at := start + timedelta(seconds=number * step_s)) <= end:
         x = round(x_of(at), 1)
         if x - ticks[-1].x >= TICK_DISTANCE_MIN:
+            # A centred label near the end would reach beyond the image.
             anchor = "end" if x_of(end) - x < TICK_DISTANCE_MIN / 4 else "middle"
             ticks.append(Tick(x, f"+{_round_words(at - start)}", anchor))
         number += 1

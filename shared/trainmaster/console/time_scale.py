@@ -104,5 +104,5 @@ def _merged(
     """Return the points that the mapping needs: its ends and the borders of gaps."""
     last = len(points) - 1
     return tuple(
-        point for index, point in enumerate(points) if index in (0, last) or point[0] in borders
+        (at, left) for index, (at, left) in enumerate(points) if index in (0, last) or at in borders
     )

@@ -70,6 +70,7 @@ class Mark:
     text: str
     """The decision in one sentence."""
     rule: int
+    """Number of the rule that decided; 0: none, in the normal course of a job."""
 
 
 Item = TypeVar("Item", Mark, Span)
@@ -105,7 +106,7 @@ class Timeline:
     hidden: int
     """Number of replicas that are not shown."""
     attempts: tuple[datetime, ...]
-    """When each attempt but the first began."""
+    """When each attempt (execution of the whole job) but the first began."""
     start: datetime
     end: datetime
 
@@ -124,7 +125,7 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     spans = _by_replica(replica_spans(history))
     end = job.ended_at or max(now, history.steps[-1].entry.at)
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
-    shortest_s = 0.0
+    shortest_s = 0.0  # shorter spans of replicas have no bar
     if len(shown) > LANES_MAX:
         shortest_s = (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX
     for replica_id in shown:
@@ -137,7 +138,8 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
 def zoom(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
     """Return the part of the timeline between two times.
 
-    Spans that cross its borders are cut there.
+    Spans that cross its borders are cut there. None: from the beginning, or to the end. Raises
+    PermanentError if no part of the timeline is between the times.
     """
     first = max(start or timeline.start, timeline.start)
     last = min(end or timeline.end, timeline.end)

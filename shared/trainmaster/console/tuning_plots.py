@@ -11,8 +11,12 @@ from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
 from trainmaster.core.model.tuning import Goal, Trial, Tuning
 
 WIDTH: Final = 1000.0
+"""Width of an image, in its units."""
 HEIGHT: Final = 240.0
 MARGIN: Final = 40.0
+"""Distance of the plot from each edge of the image."""
+_WITHOUT_VALUE_Y: Final = HEIGHT - 4
+"""Below the axes: where the line of a trial without a value ends."""
 SHADES: Final = 5
 """Classes of colour for the objective, from the worst (0) to the best (4)."""
 
@@ -97,8 +101,8 @@ def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
 
 
 def _best_line(dots: Sequence[Dot], goal: Goal) -> str:
-    """Return the points of the best value so far: level up to each dot, then a step to its value if
-    that is better.
+    """Return the points of the best value so far as text of SVG: level up to each dot, then a step
+    to its value if that is better.
     """
     better = min if goal is Goal.MAXIMIZE else max  # positions grow downwards
     best = dots[0].y
@@ -107,7 +111,7 @@ def _best_line(dots: Sequence[Dot], goal: Goal) -> str:
         points.append(f"{dot.x},{best}")
         best = better(best, dot.y)
         points.append(f"{dot.x},{best}")
-    return " ".join(points[1:])
+    return " ".join(points[1:])  # the first dot is no step
 
 
 def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
@@ -118,7 +122,7 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     finite = _finite_values(tuning).values()
     low, high = _ends(finite)
     count = len(tuning.parameters)
-    xs = [
+    xs = [  # of the axes: the last one is that of the objective
         round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1)
         for index in range(count + 1)
     ]
@@ -176,7 +180,8 @@ def _trial_line(
         goodness = share if tuning.goal is Goal.MAXIMIZE else 1 - share
         shade = min(int(goodness * SHADES), SHADES - 1)
     else:
-        points.append(f"{xs[-1]:g},{HEIGHT - 4:.0f}")
+        points.append(f"{xs[-1]:g},{_WITHOUT_VALUE_Y:.0f}")
+    # The end of the line shows the value of the others.
     title = trial_words(trial) if shade is None else f"trial {trial.number}"
     return TrialLine(trial.number, " ".join(points), shade, title)
 
@@ -206,8 +211,10 @@ def _bottom(parameter: Parameter) -> str:
 
 
 def _share(value: float, low: float, high: float) -> float:
+    """Return the position of a value between two ends, from 0 to 1; 0.5 if the ends are equal."""
     return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
 def _y(share: float) -> int:
+    """Return the position in the image, which grows downwards."""
     return round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))

@@ -2,6 +2,10 @@
 
 Creating the entry is the duplicate check. Folding all entries of a job, in the order of their
 commits, rebuilds its stored state.
+
+Some changes are written to the job's document alone, whatever the number of its replicas: the end
+of a round, and a move to another zone, which raises the floor, the lowest VM generation that
+counts. `recall` shows the replicas as they are after such changes.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ The rates are stored with the job, so that a change of the price list changes no
 is an upper bound: a VM is counted from its request, for `BOOT_MAX` at most, or for
 `STARTUP_TIMEOUT_S` if its agent has not reported when it started (each round that begins renews
 that time), and until `RELEASE_MAX_S` after its end. Refused requests are free.
+
+A rate is the price of one replica of a role per hour, by candidate (one of the places in which the
+job's VMs may be requested) and by how the VM is bought. `Unknown` is a price that is not known.
 """
 
 from __future__ import annotations

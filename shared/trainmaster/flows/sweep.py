@@ -7,9 +7,10 @@ The sweep requests from `provision`, which alone may list and delete VMs:
     one listing        of all VMs (`flows.provisioning.vm_check`): it finds running jobs with too
                        few or too many VMs, and VMs that belong to no job
 
-It does so only when the requests of the sweep before have been delivered: of a backlog, a second
-request would be handled no sooner. The request for the listing is published last, and stands for
-all of them (`vm_check`).
+It requests jobs again only when the requests of the sweep before have been delivered: of a backlog,
+a second request would be handled no sooner. The request for the listing is published last, and
+stands for all of them (`vm_check`). Until one is delivered, each sweep publishes another one: the
+first may be lost.
 
 Then it publishes the notifications that their events left open, and records passed deadlines and
 costs, because no event arrives when time passes.
@@ -23,8 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from trainmaster.core.events import CostChecked, DeadlinePassed
 from trainmaster.core.model.job import Job
@@ -44,9 +44,6 @@ from trainmaster.messaging.internal_requests import (
 )
 from trainmaster.messaging.push import Message
 from trainmaster.ports import CLOCKS_DIFFER, SweepRequests
-
-LOST_AFTER: Final = timedelta(minutes=10)
-"""Time after which requests that were not delivered are published again. They may be lost."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,9 +68,10 @@ def handle(deps: Deps) -> tuple[str, ...]:
         wanted -= set(queue.waits)
         due.extend(deps.store.overdue_waits(now))
     job_ids = sorted(wanted - unreadable)
-    if _are_waiting(deps.store.sweep_requests(), now):
+    if _are_waiting(deps.store.sweep_requests()):
         _log.info("the requests of an earlier sweep have not been delivered yet")
         job_ids = []
+        deps.bus.publish(topics.PROVISION, encode_orphan_search(), {})
     else:
         requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
         if is_pass_due:
@@ -87,9 +85,9 @@ def handle(deps: Deps) -> tuple[str, ...]:
     return tuple(job_ids)
 
 
-def _are_waiting(requests: SweepRequests, now: datetime) -> bool:
-    """Whether requests of an earlier sweep wait for their delivery, and can be expected to come."""
-    if requests.requested_at is None or now - requests.requested_at >= LOST_AFTER:
+def _are_waiting(requests: SweepRequests) -> bool:
+    """Whether requests of an earlier sweep wait for their delivery."""
+    if requests.requested_at is None:
         return False
     reached_at = requests.reached_at
     return reached_at is None or requests.requested_at - reached_at > CLOCKS_DIFFER

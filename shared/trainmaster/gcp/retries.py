@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 CALL_S: Final = 20.0
 """Deadline of one call, its repetitions included."""
-EXTRA_S: Final = 10.0
+OPTIONAL_READ_S: Final = 10.0
 """Deadline of a read without which a command or a page lacks only a line, such as a price or the
 progress of a job.
 """

@@ -85,6 +85,7 @@ may have 256 KiB.
 """
 _DISPLAY_NAME_PATH: Final = ("displayName",)
 _NO_PROGRAM: Final = Program((), "", (), None, Container(""))
+"""Of a document without roles, which is a problem."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class AcceptedSpec:
     Whether its submitter may use them has not been checked.
     """
     data: DataSpec | None = None
+    """Data in Cloud Storage whose transfer counts in the price of a region."""
 
 
 def accept(
@@ -137,6 +139,19 @@ def accept(
     return accepted
 
 
+def _resolve_job_id(
+    job: AiPlatformJob | VertexCustomJob, default_job_id: str | None, problems: Problems
+) -> str | None:
+    """Return the job's id: its own, else the default, else one made from its displayName."""
+    job_id = job.job_id or default_job_id
+    if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
+        job_id = job_id_of_display_name(job.display_name)
+    # A displayName with a problem makes no id, which is no further problem.
+    if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
+        check_job_id(job_id, problems)
+    return job_id
+
+
 def _resolve(
     job: AiPlatformJob | VertexCustomJob,
     default_job_id: str | None,
@@ -144,11 +159,7 @@ def _resolve(
     regions: Sequence[str],
     problems: Problems,
 ) -> AcceptedSpec:
-    job_id = job.job_id or default_job_id
-    if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
-        job_id = job_id_of_display_name(job.display_name)
-    if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
-        check_job_id(job_id, problems)
+    job_id = _resolve_job_id(job, default_job_id, problems)
     check_labels(job.labels, problems)
     ignored_conveniences = check_supported(job, problems)
     extension = job.trainmaster
@@ -161,9 +172,9 @@ def _resolve(
         spec = resolve_custom_job(job, extension, variables, problems)
     else:
         if job.training_input is None:
-            found = [name for path, name in problems.names.items() if len(path) == 1]
+            at_top = [name for path, name in problems.names.items() if len(path) == 1]
             problems.add_text(
-                (TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE
+                (TRAINING_INPUT,), describe_missing_body(at_top), TRAINING_INPUT_EXAMPLE
             )
         spec = resolve_training_input(
             job.training_input or TrainingInput(), extension, variables, problems
@@ -184,13 +195,14 @@ def _resolve(
     if plan.has_containers:
         check_lines(extension.env, ("trainmaster", "env"), problems)
     plan = with_elastic(plan, extension.elastic, problems)
-    is_tuning = tuning is not None
     plan = with_kept_machines(plan, extension.keep_machines, spec.persistent_resource, problems)
     substitutions = (*_listed_substitutions(extension), *problems.substitutions)
     plan = replace(plan, origin=replace(plan.origin, substitutions=substitutions))
     problems.raise_if_any()
     if job_id is not None:
-        check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=is_tuning)
+        check_environment_size(
+            job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None
+        )
     resources = named_resources(spec, extension, problems)
     data = extension.placement.data if extension.placement else None
     return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources, data)

@@ -21,6 +21,7 @@ FieldPath = tuple[str | int, ...]
 ROOT: Final = "job"
 """The field of a problem that concerns the whole document."""
 _QUOTED_CHARS_MAX: Final = 60
+"""Characters of a value that a message quotes."""
 _PRIVATE: Final = re.compile(r"(?:^|\.)(?:secrets|env)(?:[.\[]|$)")
 """The part of a field's path behind which the names of environment variables and secrets stand."""
 _QUOTED_VALUE: Final = re.compile(
@@ -141,6 +142,7 @@ class Problems:
             raise InvalidJob(problems)
 
     def spelled_path(self, path: FieldPath) -> str:
+        """Return a path as the sender wrote it: `trainingInput.args[1]`."""
         text = ""
         for depth, step in enumerate(path, start=1):
             if isinstance(step, int):

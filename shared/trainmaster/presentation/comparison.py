@@ -27,6 +27,7 @@ Rows = dict[str, list[str | None]]
 _HASH: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 """A SHA-256, whose first digits are enough to see that contents differ."""
 _OPTION: Final = re.compile(r"--?[A-Za-z]")
+"""Beginning of an argument that is an option, and not the value of one."""
 
 
 def chosen_ids(job_ids: Sequence[str]) -> tuple[str, ...]:
@@ -77,10 +78,10 @@ def facts(
     yield "attempts", str(job.attempt)
     shown = shown_entries(entries, None, everything=False)
     yield "decisions", str(sum(1 + omitted for _, omitted in shown))
-    trials = job.tuning.best_first() if job.tuning else ()
-    if job.tuning and trials and trials[0].measurement:
-        best = trials[0].measurement.value
-        yield f"best {job.tuning.metric_tag}", f"{best:g} (trial {trials[0].number})"
+    best_trial = next(iter(job.tuning.best_first()), None) if job.tuning else None
+    if job.tuning and best_trial and best_trial.measurement:
+        value = best_trial.measurement.value
+        yield f"best {job.tuning.metric_tag}", f"{value:g} (trial {best_trial.number})"
     if report:
         yield "machine-hours paid", f"{report.goodput.paid_s / 3600:.2f}"
         yield "goodput", report.goodput.words

@@ -23,6 +23,7 @@ class Failing:
     """A job that has failed at least twice in a row."""
 
     row: FailureRow
+    """The failures in a row."""
     words: str
     """`failing: 6 in a row, last FileNotFoundError: ... (train.py:18)`."""
     next_step: str
@@ -75,14 +76,14 @@ def failing_jobs(
 ) -> dict[str, Failing]:
     """Return those of these jobs that keep failing, by job id.
 
-    The document of a gang has the row. For other jobs, one query reads the replicas that fail;
-    without such jobs, nothing is read. If Firestore refuses the query, because its index is
-    missing, `warn` gets the reason, and only gangs are returned.
+    The document of a gang, whose members restart together, has its row. For other jobs, one query
+    reads the replicas that fail; without such jobs, nothing is read. If Firestore refuses the
+    query, because its index is missing, `warn` gets the reason, and only gangs are returned.
     """
-    asked = [job for job in jobs if _has_replicas_judged_alone(job)]
+    to_query = [job for job in jobs if _has_replicas_judged_alone(job)]
     replicas: Mapping[str, Sequence[Replica]] = {}
     try:
-        replicas = store.failing_replicas(asked) if asked else {}
+        replicas = store.failing_replicas(to_query) if to_query else {}
     except PermanentError as error:
         warn(f"Cannot find out which of the jobs keep failing: {error}")
     rows = {job.job_id: failing_of(job, replicas.get(job.job_id, ()), now) for job in jobs}

@@ -1,4 +1,5 @@
-"""A stored job as the service's API shows it, with its field names and time format.
+"""A stored job as the API of the old service, AI Platform Training, shows it, with its field names
+and time format.
 
 The spec is shown as submitted. Fields that the service did not have (attempts, replicas, budgets,
 substitutions) are under one key, `trainmaster`.
@@ -50,6 +51,7 @@ It marked a stopped trial as `isTrialStoppedEarly`.
 """
 
 View = dict[str, Any]
+"""An object of a response, as JSON."""
 
 
 def job_view(
@@ -66,7 +68,7 @@ def job_view(
 
 
 def service_view(job: Job, position: int = 0, project: str = "") -> View:
-    """Return exactly the fields that the service returned, without those that have no value.
+    """Return exactly the fields that the old service returned, without those that have no value.
 
     `position`: in the admission queue; 0 for a job that is not in it. With a `project` the message
     of a failed job links to its log; the stored message does not, because the rules do not know the

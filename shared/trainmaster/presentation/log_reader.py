@@ -30,6 +30,8 @@ MISSING_LABEL: Final = "trainmaster/missing_lines"
 BEHIND_LABEL: Final = "trainmaster/behind"
 """Time of the oldest line of the VM that was not stored when the entry was sent; none: all were."""
 
+BEFORE_CREATION: Final = timedelta(minutes=1)
+"""How long before its creation a job's log is read: the clocks of writers differ."""
 DELAY_MAX_S: Final = 600.0
 """Lines of a VM that arrive later than this after those of other VMs are not shown.
 
@@ -42,7 +44,9 @@ PATIENCE_S: Final = 20.0
 POSITIONS_MAX: Final = 100
 """VMs with a position in one filter. Source: Cloud Logging accepts filters of 20,000 characters."""
 
+_DATE_CHARS: Final = len("2026-11-21T")
 _SECOND_CHARS: Final = len("2026-11-21T03:00:00")
+_MILLISECOND_CHARS: Final = len("2026-11-21T03:00:00.123")
 
 ReadPage = Callable[[str, str], tuple[Sequence[Mapping[str, Any]], str]]
 """(filter, page token) → (entries, the oldest first; token of the next page or empty)."""
@@ -70,12 +74,28 @@ class LogLine:
     """Time of the oldest earlier line of the VM that may arrive later than this one."""
 
     @property
+    def time_of_day(self) -> str:
+        """`03:00:00.123`, in UTC."""
+        return self.timestamp[_DATE_CHARS:_MILLISECOND_CHARS]
+
+    @property
+    def to_the_millisecond(self) -> str:
+        """`2026-11-21T03:00:00.123Z`."""
+        return f"{self.timestamp[:_MILLISECOND_CHARS]}Z"
+
+    @property
+    def to_the_second(self) -> str:
+        """`2026-11-21T03:00:00`."""
+        return self.timestamp[:_SECOND_CHARS]
+
+    @property
     def source(self) -> str:
         """`master-replica-0`, or `master-replica-0 #3` for trial 3."""
         return f"{self.task} #{self.trial}" if self.trial else self.task
 
 
 def parse_entry(entry: Mapping[str, Any]) -> LogLine:
+    """Return the line of a `LogEntry` of Cloud Logging, as JSON."""
     labels = entry.get("labels", {})
     payload = dict(entry.get("jsonPayload", {"message": entry.get("textPayload", "")}))
     message = payload.pop("message", None)
@@ -143,8 +163,8 @@ class LogReader:
         a later call returns the lines that wait for earlier ones.
         """
         token = ""
-        held: set[str] = set()  # VMs with lines before here that wait
-        known = dict(self._complete)
+        waiting_vms: set[str] = set()  # their later lines wait, too: lines keep their order
+        complete_before = dict(self._complete)
         while True:
             entries, token = self.read_page(self.filter(until), token)
             page = [parse_entry(entry) for entry in entries]
@@ -152,21 +172,25 @@ class LogReader:
                 self._note_complete(line)
             lines: list[LogLine] = []
             for line in page:
-                if is_followed and (line.vm in held or self._must_wait(line)):
-                    held.add(line.vm)
+                if is_followed and (line.vm in waiting_vms or self._must_wait(line)):
+                    waiting_vms.add(line.vm)
                 elif self._accept(line):
                     lines.append(line)
             if lines:
                 yield lines
-            need_not_wait = bool(held) and self._complete != known
-            if not token and not need_not_wait:
+            # A later line has shown that lines which wait may be read now.
+            some_need_not_wait = bool(waiting_vms) and self._complete != complete_before
+            if not token and not some_need_not_wait:
                 return
             if lines or not token:
                 token = ""
-                held.clear()
-                known = dict(self._complete)
+                waiting_vms.clear()
+                complete_before = dict(self._complete)
 
     def filter(self, until: datetime | None) -> str:
+        """Return the filter for lines that are not read yet and older than `until`, in the Logging
+        query language.
+        """
         parts = [f'{JOB}="{self.job_id}"', *self.conditions]
         if until is not None:
             parts.append(f'timestamp<"{until.isoformat()}"')

@@ -22,7 +22,7 @@ from trainmaster.core.model.plan import Accelerator, TaskGroup
 
 _USD_PER_UNIT: Final = 0.49
 _USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}
-"""Price of a vCPU with its memory."""
+"""Price of a vCPU with its memory, by kind of machine type."""
 _USD_PER_GPU_HOUR: Final = {
     "nvidia-tesla-k80": 0.45,
     "nvidia-tesla-p100": 1.46,
@@ -30,7 +30,7 @@ _USD_PER_GPU_HOUR: Final = {
     "nvidia-tesla-p4": 0.60,
     "nvidia-tesla-t4": 0.35,
 }
-_N1: Final = re.compile(r"n1-(standard|highmem|highcpu)-(\d+)")
+_N1: Final = re.compile(r"n1-(?P<kind>standard|highmem|highcpu)-(?P<vcpus>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def ml_units_per_hour(group: TaskGroup) -> float | None:
     gpu_usd = _gpu_usd_per_hour(group.accelerator)
     if match is None or gpu_usd is None or group.tpu is not None:
         return None
-    usd = int(match[2]) * _USD_PER_VCPU_HOUR[match[1]] + gpu_usd
+    usd = int(match["vcpus"]) * _USD_PER_VCPU_HOUR[match["kind"]] + gpu_usd
     return group.count * usd / _USD_PER_UNIT
 
 

@@ -1,4 +1,7 @@
-"""How far a job is: what its primary's agent wrote to Cloud Monitoring.
+"""How far a job is: what the agent of its primary wrote to Cloud Monitoring.
+
+The primary is the replica whose success is the job's. An incarnation is one execution of a
+replica's program, an attempt one of the whole job.
 
 Programs can write any series with their VM's token, so no decision uses these values, and what
 makes no sense is left out. docs/decisions/0124-progress.md.
@@ -27,11 +30,15 @@ LIST_WINDOW: Final = timedelta(seconds=660)
 GAP: Final = timedelta(seconds=360)
 """Points that are further apart do not belong to one slope: agents report within 300 s."""
 METRICS_MAX: Final = 8
+"""Metrics that are shown of a job, the newest: a program may report any number."""
 NAME_CHARS_MAX: Final = 100
+"""Characters of a metric's name, without its prefix."""
 STEP_MAX: Final = 2.0**53
+"""Beyond this, a double does not represent every integer."""
 SHARE_MAX: Final = 0.999
 """Of a job that has not succeeded: only exit status 0 is the end of the work."""
 REMAINING_S_MAX: Final = 366 * 86400.0
+"""A year: a slope near zero would give any time."""
 METRIC: Final = "metric/"
 """Prefix of the names of a program's own metrics."""
 NOT_FINITE: Final = "not_finite/"
@@ -45,11 +52,14 @@ _LIMITS: Final = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}
 
 
 class Point(NamedTuple):
+    """A value of one series. Points sort by their time."""
+
     at: datetime
     value: float
     incarnation: tuple[int, int]
     """Attempt and incarnation of the primary."""
     source: str
+    """Where the value is from, such as `PRINTED`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +123,8 @@ class Progress:
         if self.share is not None:
             position = f"{int(self.share * 100)} %"
         parts = [position] if position else []
-        first = min(self.metrics, key=lambda name: "loss" not in name.lower(), default=None)
+        losses_first = sorted(self.metrics, key=lambda name: "loss" not in name.lower())
+        first = next(iter(losses_first), None)
         parts += [f"{first} {self.metrics[first]:.4g}"] if first is not None else []
         parts += [f"NaN or infinite: {', '.join(self.not_finite)}"] if self.not_finite else []
         if self.remaining_s is not None:
@@ -277,6 +288,7 @@ def _take_not_finite(
 
 
 def _shown_share(share: float, job: Job) -> float:
+    """Return the share, less than 1 unless the job has succeeded."""
     return share if job.state is JobState.SUCCEEDED else min(share, SHARE_MAX)
 
 
@@ -305,6 +317,7 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
 
 
 def _is_metric(name: str) -> bool:
+    """Whether a series of this name is a metric of the program, finite or not."""
     prefix = next((prefix for prefix in (METRIC, NOT_FINITE) if name.startswith(prefix)), None)
     if prefix is None:
         return False

@@ -20,6 +20,11 @@ from trainmaster.presentation.progress import rough_words
 FRESH: Final = timedelta(seconds=150)
 """A program that is quiet has a point a minute. An older point is about a time that has ended."""
 LEFT_S_MAX: Final = 366 * 86400.0
+"""A year: programs can write any number."""
+_QUIET_S: Final = "for"
+"""Name of the series of how long a program has printed nothing, in seconds."""
+_LEFT_S: Final = "left"
+"""Name of the series of the time left until the agent ends it, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,13 @@ def with_quiet(view: View, quiet: Quiet | None) -> View:
 
 
 def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
-    """Return the notice of the member that decides.
+    """Return the notice of the replica that decides.
 
-    With a time as `stallTimeout`, the first member that has been silent for so long ends all. By
-    default all members must be still: the primary stands for them.
+    With a time as `stallTimeout`, the first replica that has printed nothing for so long ends all.
+    By default all replicas must be still (print nothing, move no bytes and compute hardly
+    anything): the primary, whose success is the job's, stands for them.
     """
+    # Replica id → name of a series → its latest point.
     by_replica: dict[str, dict[str, Any]] = {}
     for series in all_series:
         if series.points and series.labels.get(Label.ATTEMPT) == str(job.attempt):
@@ -102,9 +109,11 @@ def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
 
 
 def _quiet(replica: str, values: Mapping[str, Any]) -> Quiet | None:
-    if "for" not in values or "left" not in values:
+    """Return the notice that the latest points of a replica make; None: they make none."""
+    if _QUIET_S not in values or _LEFT_S not in values:
         return None
-    at = values["left"].at
-    quiet_s, left_s = (min(max(values[name].value, 0.0), LEFT_S_MAX) for name in ("for", "left"))
+    at = values[_LEFT_S].at
+    quiet_s = min(max(values[_QUIET_S].value, 0.0), LEFT_S_MAX)
+    left_s = min(max(values[_LEFT_S].value, 0.0), LEFT_S_MAX)
     words = replica.replace("-", " ")
     return Quiet(words, at - timedelta(seconds=quiet_s), at + timedelta(seconds=left_s))

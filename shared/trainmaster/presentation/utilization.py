@@ -22,6 +22,7 @@ from trainmaster.ports.metrics import (
 )
 
 THREADS: Final = 6
+"""Calls at the same time: one for each metric of a machine."""
 LATEST_S: Final = 660.0
 """How old the latest values may be: two long intervals between reports, and a delay of a minute."""
 SETTLE: Final = timedelta(minutes=2)
@@ -29,6 +30,7 @@ SETTLE: Final = timedelta(minutes=2)
 IDLE_SHARE: Final = 0.05
 """A GPU is idle while a kernel runs for less than this share of the time."""
 IDLE_S: Final = 600.0
+"""How long a GPU is not in use until a sentence names it."""
 WITH_TENTHS: Final = 0.1
 """Below this share, tenths of a percent are shown."""
 IDLE_NAMED_MAX: Final = 3
@@ -100,16 +102,16 @@ def read_gpu_use_jobs(reader: MetricReader, jobs: Iterable[Job], now: datetime) 
 
     Jobs without GPUs, or without a value, are left out. Raises as `MetricReader.read`.
     """
-    asked = {
+    running_with_gpus = {
         job.job_id
         for job in jobs
         if job.state is JobState.RUNNING and any(group.accelerator for group in job.plan.groups)
     }
-    if not asked:
+    if not running_with_gpus:
         return {}
     period_s = int(LATEST_S)
     query = MetricQuery(
-        "",
+        "",  # of all jobs
         Metric.GPU,
         now - timedelta(seconds=period_s),
         now,
@@ -119,7 +121,11 @@ def read_gpu_use_jobs(reader: MetricReader, jobs: Iterable[Job], now: datetime) 
     use = {
         series.labels.get(Label.JOB, ""): series.points[-1].value for series in reader.read(query)
     }
-    return {job_id: min(max(share, 0.0), 1.0) for job_id, share in use.items() if job_id in asked}
+    return {
+        job_id: min(max(share, 0.0), 1.0)
+        for job_id, share in use.items()
+        if job_id in running_with_gpus
+    }
 
 
 def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:
@@ -181,7 +187,7 @@ def _latest_generation(all_series: Sequence[MetricSeries]) -> list[MetricSeries]
 
 
 def _apply(use: ReplicaUse, metric: Metric, all_series: Sequence[MetricSeries]) -> None:
-    """Set the value of one metric from the series of one replica."""
+    """Set the value of one metric from the series of one replica, of each of its hosts."""
     newest = max(series.points[-1].at for series in all_series)
     use.sampled_at = max(use.sampled_at or newest, newest)
     last = [series.points[-1].value for series in all_series]

@@ -26,7 +26,7 @@ from trainmaster.gcp.errors import USER_ERRORS, explain
 from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.log_entries import Entry
 from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
-from trainmaster.gcp.retries import EXTRA_S
+from trainmaster.gcp.retries import OPTIONAL_READ_S
 from trainmaster.messaging import topics
 from trainmaster.ports import AddressBook
 from trainmaster.ports.machine_sets import machine_set_of
@@ -67,7 +67,7 @@ def console(
         store=store,
         ledgers=LedgerCache(store),
         read_log=_read_log,
-        metrics=MetricCache(metrics.metric_reader(EXTRA_S)),
+        metrics=MetricCache(metrics.metric_reader(OPTIONAL_READ_S)),
         address_book=address_book,
         clock=lambda: datetime.now(UTC),
         limits=values.limits,

@@ -8,7 +8,7 @@ from trainmaster.cost.price_list import BYTES_MAX, OBJECT_NAME, PriceList, read_
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS
-from trainmaster.gcp.retries import EXTRA_S
+from trainmaster.gcp.retries import OPTIONAL_READ_S
 from trainmaster.settings import settings
 from trainmaster.wiring.objects import objects
 
@@ -42,7 +42,7 @@ def price_list() -> PriceList | Unknown:
         return Unknown("the installation's bucket is not known here: set TRAINMASTER_BUCKET")
     uri = price_list_uri()
     try:
-        data = objects(EXTRA_S).read(uri, max_bytes=BYTES_MAX)
+        data = objects(OPTIONAL_READ_S).read(uri, max_bytes=BYTES_MAX)
         return Unknown(NO_LIST) if data is None else read_price_list(data)
     except (PermanentError, TemporaryError, *USER_ERRORS) as error:
         return Unknown(f"{uri} cannot be read: {error}; {ADVICE}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import cache
 
 from trainmaster.cost.checkpoint_times import CheckpointTimes
-from trainmaster.gcp.retries import EXTRA_S
+from trainmaster.gcp.retries import OPTIONAL_READ_S
 from trainmaster.gcp.tools.price_catalogue import PriceCatalogue
 from trainmaster.settings import settings
 from trainmaster.wiring.objects import objects
@@ -15,7 +15,7 @@ from trainmaster.wiring.objects import objects
 
 @cache
 def checkpoint_times() -> CheckpointTimes:
-    return CheckpointTimes(lambda: objects(EXTRA_S))
+    return CheckpointTimes(lambda: objects(OPTIONAL_READ_S))
 
 
 def price_catalogue(api_key: str = "") -> PriceCatalogue:

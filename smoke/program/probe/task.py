@@ -19,13 +19,14 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
-POLL_S = 2.0
+POLL_S = 2.0  # between two looks for the object `finish`
 STORAGE = "https://storage.googleapis.com/storage/v1/b"
 METADATA_HOST = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
 METADATA = f"http://{METADATA_HOST}/computeMetadata/v1/instance"
 
 
 def metadata(path: str) -> str:
+    """Return a value of the metadata server, such as that of `maintenance-event`."""
     request = urllib.request.Request(f"{METADATA}/{path}", headers={"Metadata-Flavor": "Google"})
     # The metadata server is never reached through a proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

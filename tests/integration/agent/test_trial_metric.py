@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.agent.metric.trial_metric import parse_measurements
 from trainmaster.agent.model.results import Measurement
-from trainmaster.agent.reporting.cloud_log import LogOrigin
+from trainmaster.agent.reporting.log_origin import LogOrigin
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker

@@ -15,9 +15,9 @@ from trainmaster.cli.main import app
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Three jobs that have not begun, and one that has ended."""
     world = World()
-    monkeypatch.setattr("trainmaster.cli.jobs.open_store", lambda: world.store)
+    monkeypatch.setattr("trainmaster.cli.cancel.open_store", lambda: world.store)
     monkeypatch.setattr("trainmaster.wiring.core_services.deps", lambda: world.deps)
-    monkeypatch.setattr("trainmaster.cli.jobs.user_name", lambda: "anna")
+    monkeypatch.setattr("trainmaster.cli.cancel.user_name", lambda: "anna")
     for number in range(4):
         world.job_id = f"job_{number}"
         world.submit()

@@ -55,7 +55,7 @@ def world(silent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
     monkeypatch.setitem(project_access._call.__kwdefaults__ or {}, "timeout_s", WAIT_S)
     monkeypatch.setattr(clients, "caller_token", lambda _: "token")
     for module in (retries, price_list, prices):
-        monkeypatch.setattr(module, "EXTRA_S", WAIT_S)
+        monkeypatch.setattr(module, "OPTIONAL_READ_S", WAIT_S)
     world = World()
     monkeypatch.setattr(core_services, "store", lambda: world.store)
     for cached in CACHED:

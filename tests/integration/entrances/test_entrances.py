@@ -26,7 +26,7 @@ from trainmaster.cli import schedule
 from trainmaster.cli.doctor.findings import Status
 from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.gcloud_flags import apply_flags
-from trainmaster.cli.submit import check_document, read_job, with_job_name
+from trainmaster.cli.job_files import check_document, read_job, with_job_name
 from trainmaster.client import client as python_client
 from trainmaster.console.pages.submission import SubmissionForm, check_submission
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind

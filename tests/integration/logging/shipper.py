@@ -12,8 +12,9 @@ from typing import Any
 from tests.integration.logging.cloud import LOG, PROJECT, START_NS, Cloud
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.cloud_log import MISSING, CloudLog, LogOrigin
+from trainmaster.agent.reporting.cloud_log import MISSING, CloudLog
 from trainmaster.agent.reporting.log_buffer import LogBuffer
+from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.serial_console import Stream
 
 NUMBERED = re.compile(r"line \d+$")

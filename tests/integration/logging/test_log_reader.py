@@ -18,8 +18,9 @@ from tests.support.jobs import START
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, CloudLog, LogOrigin
+from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, CloudLog
 from trainmaster.agent.reporting.log_buffer import LogBuffer
+from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
 from trainmaster.gcp.job_log import CloudJobLog

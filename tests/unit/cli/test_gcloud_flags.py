@@ -16,7 +16,7 @@ from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.cli.gcloud_command import GcloudCommand, with_flags
 from trainmaster.cli.gcloud_flags import FLAGS, apply_flags
-from trainmaster.cli.submit import read_job
+from trainmaster.cli.job_files import read_job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import job_file_of

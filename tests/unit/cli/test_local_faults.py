@@ -34,7 +34,7 @@ class Recorder:
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
-    monkeypatch.setattr(commands, "_faults", lambda _: recorder)
+    monkeypatch.setattr(commands, "_fault_client", lambda _: recorder)
     return recorder
 
 

@@ -25,7 +25,8 @@ from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import NO_PRICES, check_file, check_price
-from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, read_budget, serve
+from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, serve
+from trainmaster.cli.mcp_budget import read_budget
 from trainmaster.client.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.accept import AcceptedSpec, accept
@@ -517,7 +518,7 @@ def accepted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         key = repr((document, options))
         return known[key] if key in known else known.setdefault(key, accept(document, **options))
 
-    for module in ("trainmaster.cli.mcp", "trainmaster.flows.job_creation.intake"):
+    for module in ("trainmaster.cli.mcp_budget", "trainmaster.flows.job_creation.intake"):
         monkeypatch.setattr(f"{module}.accept", accept_once)
 
 

@@ -35,6 +35,7 @@ class ClusterInvariants:
 
     context: Context
     _delays_messages: bool = field(init=False)
+    """Whether the faults of the history may delay a message for minutes."""
     _zones: dict[ReplicaId, str] = field(default_factory=dict)
     """Zone from which each replica last became ready."""
     _reported_hosts: defaultdict[tuple[str, str], set[int]] = field(
@@ -55,11 +56,8 @@ class ClusterInvariants:
         Called after every action.
         """
         now = self.context.now
-        if (
-            self._ready_since is not None
-            and not self._delays_messages
-            and now - self._ready_since > READY_MAX_S
-        ):
+        is_late = self._ready_since is not None and now - self._ready_since > READY_MAX_S
+        if is_late and not self._delays_messages:
             raise ViolationError("ready: all replicas are ready, and the job is still PREPARING")
         if self._split_since is not None and now - self._split_since > REPAIR_MAX_S:
             raise ViolationError(f"zones: the replicas run in more than one zone: {self._zones}")
@@ -68,15 +66,14 @@ class ClusterInvariants:
         """Record one more decision, which led to `state`."""
         self._check_hosts(entry, state.job)
         self._track_zones(entry, state)
-        is_overdue = (
-            state.job.state is JobState.PREPARING
-            and not state.job.round.is_held
-            and all(
-                replica.ever_ready
-                for replica in state.replicas
-                if is_required(state.job.plan, replica.replica_id)
-            )
-        )
+        job = state.job
+        required = [
+            replica for replica in state.replicas if is_required(job.plan, replica.replica_id)
+        ]
+        are_all_ready = all(replica.ever_ready for replica in required)
+        # While a round (common start) is held, its members still wait for each other.
+        is_preparing = job.state is JobState.PREPARING and not job.round.is_held
+        is_overdue = is_preparing and are_all_ready
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 
     def _since(self, since: float | None, *, condition: bool) -> float | None:
@@ -88,11 +85,9 @@ class ClusterInvariants:
     def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
         event = entry.event
         decision = entry.decision
-        if (
-            not isinstance(event, VmReady | ReplicaExited)
-            or event.subject.host is None
-            or isinstance(decision.action, Ignore)
-        ):
+        if not isinstance(event, VmReady | ReplicaExited) or event.subject.host is None:
+            return
+        if isinstance(decision.action, Ignore):
             return
         reported = self._reported_hosts[type(event).__name__, event.subject.key]
         reported.add(event.subject.host)

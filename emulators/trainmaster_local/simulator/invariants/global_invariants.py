@@ -42,9 +42,13 @@ class GlobalInvariants:
     pool: VmPool
     jobs: dict[str, JobInvariants]
     limits: Mapping[str, int]
+    """Resource → the most that all admitted jobs may need together; empty: no limits."""
     last_commit_s: float = 0.0
+    """Virtual time, as of the next two fields."""
     _queued_since: dict[str, float] = field(default_factory=dict)
+    """Job that waits for admission → since when."""
     _duplicate_name_since: float | None = None
+    """Since when two VMs have one name; None: no two do."""
 
     @property
     def has_ended(self) -> bool:
@@ -74,7 +78,8 @@ class GlobalInvariants:
         """
         now = self.context.now
         present = self.pool.present
-        if len(present) > 1 and len({name for name, _ in present}) < len(present):
+        names = {name for name, _ in present}
+        if len(names) < len(present):
             since = now if self._duplicate_name_since is None else self._duplicate_name_since
             self._duplicate_name_since = since
             if now - since > DUPLICATE_NAME_MAX_S:

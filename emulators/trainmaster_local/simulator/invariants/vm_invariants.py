@@ -29,6 +29,8 @@ Generation = tuple[ReplicaId, int]
 """A replica and one of its VM generations."""
 
 SILENCE_MIN_S: Final = 60.0
+"""How long an agent must have been off before a rule may call its VM silent."""
+# States of VMs whose deletion is checked; the others are lost anyway
 USABLE: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 
 
@@ -39,6 +41,7 @@ class VmInvariants:
     _created: dict[str, Generation] = field(default_factory=dict)
     """Instance id → the replica and generation that the VM was created for."""
     _zones: dict[Generation, str] = field(default_factory=dict)
+    """Zone in which each generation was first created."""
     _accepted: dict[Generation, str] = field(default_factory=dict)
     """Instance id of the VM whose event first changed anything."""
 
@@ -100,7 +103,8 @@ class VmInvariants:
                 off_since_s = [
                     agent.off_since_s for agent in vm.agents if agent.off_since_s is not None
                 ]
-                if not off_since_s or now_s - min(off_since_s) < SILENCE_MIN_S:
+                has_signs_of_life = not off_since_s or now_s - min(off_since_s) < SILENCE_MIN_S
+                if has_signs_of_life:
                     raise ViolationError(
                         f"I4: {entry.key} says that VM {subject.vm.instance_id} is silent"
                     )

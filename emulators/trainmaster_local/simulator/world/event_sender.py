@@ -20,12 +20,14 @@ from trainmaster_local.simulator.world.bus import SimBus
 from trainmaster_local.simulator.world.context import Context
 
 BACKOFF_MAX_S: Final = 30.0
+"""Longest wait before a publish call is tried again."""
 STORED_DESPITE_FAILURE: Final = 0.5
 """Share of the failed publish calls whose message was stored: only the response was lost."""
 
 REPEAT_S: Final = (480.0, 720.0)
 """Time until the latest event is repeated. Source: `trainmaster.agent.reporting.events`."""
 REPEATED: Final = (topics.VM_READY, topics.REPLICA_EXIT)
+"""Topics of the events that are repeated."""
 
 Key = tuple[int, int]
 """Attempt and incarnation."""
@@ -110,15 +112,16 @@ def event_body(
 ) -> dict[str, object]:
     """Return an agent event's message (docs/interfaces.md section 2).
 
-    `host` is None on a machine with one host.
+    `host` is None on a machine with one host. `details`: the fields of this kind of event.
     """
+    attempt, incarnation = key
     body: dict[str, object] = {
         "version": 1,
         "job_id": job_id,
-        "attempt": key[0],
+        "attempt": attempt,
         "task_type": vm.replica_id.task_type.value,
         "task_index": vm.replica_id.index,
-        "incarnation": key[1],
+        "incarnation": incarnation,
         "vm_generation": vm.vm_generation,
         "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
         "at": at.isoformat(),

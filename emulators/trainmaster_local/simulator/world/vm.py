@@ -32,10 +32,12 @@ class SimVm:
     """The job that its agents work for."""
     metadata: Mapping[str, str]
     created_s: float
+    """Virtual time, as of all fields in seconds."""
     expires_s: float
     """Virtual time at which Compute Engine deletes the VM in any case (its maximum run duration).
     """
     hosts: int = 1
+    """Hosts of a slice; 1 for a VM."""
     agents: tuple[SimAgent, ...] = ()
     hung_s: float | None = None
     """Virtual time at which it hung; None: it does not hang."""
@@ -47,11 +49,12 @@ class SimVm:
 
     @property
     def label(self) -> str:
-        """The id in its label."""
+        """The job id in its label, by which listings find it."""
         return self.set_id or self.job_id
 
     @property
     def is_live(self) -> bool:
+        """Whether it exists and has not been stopped."""
         return not self.is_gone and self.observed.status is not VmStatus.STOPPED
 
 

@@ -49,6 +49,7 @@ class VmFaults:
         context = self._context
         faults = context.faults
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
+        # The rate is 0 once the history's time of faults is over.
         if not is_running or not faults.loss_per_hour or not vm.agents:
             return
         stays = context.chance(0.5)
@@ -90,7 +91,7 @@ class VmFaults:
     def _finish_reboot(self, vm: SimVm, agent: SimAgent) -> None:
         if not vm.is_live or vm.observed.status is not VmStatus.RUNNING:
             return
-        if len(vm.agents) == 1:
+        if len(vm.agents) == 1:  # a VM, which may be lost as it boots
             self._pool.start(vm)
         else:
             agent.boot()
@@ -105,12 +106,10 @@ class VmFaults:
         If all VMs of a job hung, no heartbeat would show that heartbeats still work.
         """
         peers = [peer for peer in self._pool.present.values() if peer.job_id == vm.job_id]
+        has_hung_peer = any(peer.hung_s is not None for peer in peers)
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
-        if (
-            not is_running
-            or not self._context.faults.hang_per_hour
-            or any(peer.hung_s is not None for peer in peers)
-        ):
+        # The rate is 0 once the history's time of faults is over.
+        if not is_running or has_hung_peer or not self._context.faults.hang_per_hour:
             return
         self._context.log("hangs", vm.observed.name, vm.observed.instance_id)
         vm.hung_s = self._context.now

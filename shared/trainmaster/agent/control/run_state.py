@@ -45,7 +45,7 @@ class RunState:
         """
         self._previous_run_settled = False
         """Whether `settle_previous_run` was called: the first directive has arrived."""
-        self._held: IncarnationKey | None = None
+        self._reported_ready: IncarnationKey | None = None
         """The last incarnation whose vm-ready this process reported under `hold`, accepted or not.
 
         `_state.ready` is the last one that was accepted, and is kept over restarts.
@@ -100,7 +100,7 @@ class RunState:
         """Return whether a vm-ready of this incarnation was published under `hold`, or is being
         published.
         """
-        return key in (self._state.ready, self._held)
+        return key in (self._state.ready, self._reported_ready)
 
     def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
         """Store a directive that differs from the last one.
@@ -157,7 +157,7 @@ class RunState:
         """Report under `hold` that this incarnation could start, because nothing older runs; and
         how the previous incarnation ended, if it ended by itself.
         """
-        self._held = key
+        self._reported_ready = key
         self._reporter.report_ready(
             key,
             functools.partial(self._on_ready_accepted, key),

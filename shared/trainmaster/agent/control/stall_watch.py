@@ -42,6 +42,7 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.stacks import innermost_frames
 from trainmaster.agent.reporting.serial_console import Console
 
+# Names of the datagrams
 STILL = "still"
 STALLED = "stalled"
 ASK_S = 2.0
@@ -69,6 +70,14 @@ class Surroundings(NamedTuple):
     """Bytes that the machine has sent and received; None if its traffic is not its own."""
     has_busy_gpu: Callable[[], bool] = lambda: False
     """Whether a GPU works, or may work."""
+
+
+class Reason(NamedTuple):
+    """Why a program was ended as hung: type and message of the error that its exit carries."""
+
+    kind: str
+    """`Silent`, `Still`, or `PeerSilent` if only another member's program printed nothing."""
+    message: str
 
 
 class Quiet(NamedTuple):
@@ -116,8 +125,8 @@ class StallWatch:
         """When member 0 asked the others last."""
         self._stalled: IncarnationKey | None = None
         """The incarnation whose program was ended as hung; None: none was."""
-        self._reason = ("", "")
-        """Type and message of the error that the exit carries."""
+        self._reason = Reason("", "")
+        """Why `_stalled` was ended."""
         if channel is not None:
             channel.on(STILL, lambda _: self._is_still)
             channel.on(STALLED, self._on_stalled)
@@ -169,8 +178,8 @@ class StallWatch:
         stacks = self._program.stacks() if self._program is not None else ""
         frame, own_frame = innermost_frames(stacks, self._package)
         error = {
-            "type": self._reason[0],
-            "message": self._reason[1],
+            "type": self._reason.kind,
+            "message": self._reason.message,
             "frame": frame,
             "own_frame": own_frame,
         }
@@ -267,7 +276,7 @@ class StallWatch:
         """End this agent's program in `in_s` seconds. `kind`, `message`: of its error."""
         self._watched = None
         self._stalled = key
-        self._reason = (kind, message)
+        self._reason = Reason(kind, message)
         self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
         if self._program is not None:
             end = functools.partial(

@@ -29,9 +29,19 @@ CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = LENGTH.size + CHECKSUM.size
 OVERHEAD_BYTES = HEADER_BYTES + CHECKSUM.size
 DT_FLOAT, DT_DOUBLE = 1, 2  # tensorflow.DataType
-VARINT_BYTES_MAX = 10
+VARINT_BYTES_MAX = 10  # of 64 bits, seven in each byte
 SCALARS_BYTES_MAX = 16 << 10
-"""Of a message, if all tags are wanted: longer ones hold images, histograms and the like."""
+"""Longest message that is read if all tags are wanted: longer ones hold images, histograms and the
+like.
+"""
+# Numbers of fields, as in the table above
+EVENT_WALL_TIME, EVENT_STEP, EVENT_SUMMARY = 1, 2, 5
+SUMMARY_VALUE = 1
+VALUE_TAG, VALUE_SIMPLE, VALUE_TENSOR = 1, 2, 8
+TENSOR_DTYPE, TENSOR_SHAPE, TENSOR_CONTENT, TENSOR_FLOATS, TENSOR_DOUBLES = 1, 2, 4, 5, 6
+SHAPE_DIM, DIM_SIZE = 2, 1
+# Protobuf's wire types: how a field is encoded
+VARINT, FIXED_64, LENGTH_DELIMITED, FIXED_32 = 0, 1, 2, 5
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
@@ -118,11 +128,11 @@ def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
     values: list[tuple[str, float]] = []
     try:
         for number, content in read_fields(message):
-            if number == 1:
+            if number == EVENT_WALL_TIME:
                 (wall_time,) = struct.unpack("<d", _bytes(content))
-            elif number == 2:  # noqa: PLR2004 - numbers of fields, see above
+            elif number == EVENT_STEP:
                 step = _signed(content)
-            elif number == 5:  # noqa: PLR2004
+            elif number == EVENT_SUMMARY:
                 values += _summary_values(_bytes(content), tag)
     except (IndexError, struct.error, ValueError) as error:
         raise CorruptRecordError(f"a message cannot be decoded: {error}") from error
@@ -138,25 +148,27 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     position = 0
     while position < len(message):
         key, position = _read_varint(message, position)
-        wire_type = key & 7
-        if wire_type == 0:
-            number, position = _read_varint(message, position)
-            yield key >> 3, number
+        number, wire_type = key >> 3, key & 7
+        if wire_type == VARINT:
+            value, position = _read_varint(message, position)
+            yield number, value
             continue
-        if wire_type == 2:  # noqa: PLR2004 - wire types of protobuf
+        if wire_type == LENGTH_DELIMITED:
             size, position = _read_varint(message, position)
-        elif wire_type in (1, 5):
-            size = 8 if wire_type == 1 else 4
+        elif wire_type in (FIXED_64, FIXED_32):
+            size = 8 if wire_type == FIXED_64 else 4
         else:
             raise ValueError(f"wire type {wire_type}")
         if position + size > len(message):
             raise ValueError("a field is longer than its message")
-        yield key >> 3, message[position : position + size]
+        yield number, message[position : position + size]
         position += size
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Return the checksum that TensorFlow's records have."""
+    """Return the checksum that TensorFlow's records have: CRC-32C, rotated by 15 bits, plus a
+    constant.
+    """
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -175,40 +187,41 @@ _TABLE = tuple(map(_table_entry, range(256)))
 
 def _summary_values(summary: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
     for number, content in read_fields(summary):
-        if number == 1 and tag in _bytes(content):
+        if number == SUMMARY_VALUE and tag in _bytes(content):
             yield from _tagged_value(_bytes(content), tag)
 
 
 def _tagged_value(message: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
     """Yield tag and number of a Value, if it has the tag that is wanted; empty for all tags."""
     fields = dict(read_fields(message))
-    own = _bytes(fields.get(1, b""))
+    own = _bytes(fields.get(VALUE_TAG, b""))
     if tag not in (own, b""):
         return
     values: Iterable[float] = ()
-    if 2 in fields:  # noqa: PLR2004
-        values = struct.unpack("<f", _bytes(fields[2]))
-    elif 8 in fields:  # noqa: PLR2004
-        values = _tensor_scalar(_bytes(fields[8]))
+    if VALUE_SIMPLE in fields:
+        values = struct.unpack("<f", _bytes(fields[VALUE_SIMPLE]))
+    elif VALUE_TENSOR in fields:
+        values = _tensor_scalar(_bytes(fields[VALUE_TENSOR]))
     yield from ((own.decode(errors="replace"), value) for value in values)
 
 
 def _tensor_scalar(message: bytes) -> Iterator[float]:
     """Yield the value of a tensor that has one element; nothing for other tensors and types."""
     fields = list(read_fields(message))
-    types = [content for number, content in fields if number == 1]
+    types = [content for number, content in fields if number == TENSOR_DTYPE]
     if types == [DT_FLOAT]:
-        typed_field = 5
+        typed_field = TENSOR_FLOATS
         layout = struct.Struct("<f")
     elif types == [DT_DOUBLE]:
-        typed_field = 6
+        typed_field = TENSOR_DOUBLES
         layout = struct.Struct("<d")
     else:
         return
-    shapes = [_bytes(content) for number, content in fields if number == 2]  # noqa: PLR2004
+    shapes = [_bytes(content) for number, content in fields if number == TENSOR_SHAPE]
     if any(_elements(shape) != 1 for shape in shapes):
         return
-    content = b"".join(_bytes(content) for number, content in fields if number in (4, typed_field))
+    content_fields = (TENSOR_CONTENT, typed_field)
+    content = b"".join(_bytes(content) for number, content in fields if number in content_fields)
     if not content:
         yield 0.0  # a zero may be left out
     elif len(content) == layout.size:
@@ -217,8 +230,8 @@ def _tensor_scalar(message: bytes) -> Iterator[float]:
 
 def _elements(shape: bytes) -> int:
     """Return the number of elements of a TensorShapeProto: dim = 2, repeated, with its size = 1."""
-    dimensions = [content for number, content in read_fields(shape) if number == 2]  # noqa: PLR2004
-    sizes = [dict(read_fields(_bytes(dimension))).get(1, 0) for dimension in dimensions]
+    dimensions = [content for number, content in read_fields(shape) if number == SHAPE_DIM]
+    sizes = [dict(read_fields(_bytes(dimension))).get(DIM_SIZE, 0) for dimension in dimensions]
     elements = 1
     for size in sizes:
         elements *= _signed(size)

@@ -119,7 +119,7 @@ class SummaryMetric:
         """
         scalars: dict[str, Scalar] = {}
         for uri, file in list(self._files.items()):
-            folder = uri.split("/")[-2]
+            _, folder, _ = uri.rsplit("/", 2)
             for tag, scalar in list(file.by_tag.items()):
                 name = f"{folder}/{tag}" if folder in EVALUATION else tag
                 is_latest = name not in scalars or scalar > scalars[name]

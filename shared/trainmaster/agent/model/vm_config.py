@@ -187,9 +187,11 @@ class VmConfig:
     save_on_notice: str = "replica"
     """As in the job file: `gang`, `replica` or `off`."""
     still_s: float | None = None
-    """Shortest time for which a program must be still to be ended; None: it is not."""
+    """How long a program must be still (print nothing, move no bytes, compute nothing) to be ended
+    as hung; None: no stillness ends it.
+    """
     channel: ChannelConfig | None = None
-    """None: the job has no peer channel."""
+    """How the agents of a synchronous job reach each other; None: the job has no peer channel."""
     tenure: int = 1
     """Number, from 1, of the job among those that have used this VM."""
     tenure_key: str = field(default="", repr=False)

@@ -19,9 +19,11 @@ from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.program.devices import has_gpu, has_tpu
 
 LABEL = "trainmaster-vm"
+"""Label of this VM's containers."""
 DOCKER_HUB = "docker.io"
 COMMAND_S = 60  # timeout of an engine command that moves no data
 NEVER = "0001-"  # how the engines write the time of an event that has not happened
+# States of a container that has a process
 RUNNING = ("running", "paused", "restarting", "removing")
 PODMAN_INITS = ("catatonit", "tini")  # podman itself looks for the first one only
 INIT_FOLDERS = (
@@ -38,6 +40,7 @@ STOP_S = 60
 save.
 """
 
+# Lines of the engine's output: its hint at the manual, and that there is no such image
 _HINT = re.compile(r"(Run|See) '\w+ run --help'")
 _NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
 

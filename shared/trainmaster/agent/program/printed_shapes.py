@@ -23,28 +23,36 @@ EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 """The line of a traceback that names the exception."""
 
 _TEXT = "Traceback (most recent call last)"
+"""The first line of a traceback, as all shapes have it: rich prints no colon."""
+# Sequences of a terminal: colours, and links
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+# A time before a line, and a line with a time and a frame
 _STAMP = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?(?=\S|\s+File )"
 )
 _STAMPED_FRAME = re.compile(_STAMP.pattern + r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
+# The first line of a traceback whose line ends are escaped; the text before a quotation mark; an
+# escaped character
 _ESCAPED = f"{TRACEBACK}\\n"
 _TO_QUOTE = re.compile(r'(?:\\.|[^"\\])*')
 _PAIR = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)")
 _UNESCAPED = {"n": "\n", "t": "\t", "r": ""}
+# The first and the last line of a box of rich, and its parts
 _BOX = re.compile(r"(.*?)[╭┌+][─\- ]*Traceback \(most recent call last\):?[─\- ]*[╮┐+]\s*$")
 _BOX_END = re.compile(r"\s*[╰└+][─-]{3,}[╯┘+]\s*$")
 _PATH_MAX = 1024
+"""Longest path, in characters, that a box breaks into several lines."""
 _BOX_FRAME = re.compile(r"(\S.*):(\d+) in (\S+)$")
 _BOX_CODE = re.compile(r"[│|❱╭╰]")
 """In a line of source, or of the box of local variables."""
+# The first line of IPython's traceback, and its frames
 _NOTEBOOK = re.compile(r"[A-Za-z_][\w.]*\s{2,}Traceback \(most recent call last\):?$")
 _NOTEBOOK_FRAME = re.compile(
     r"(?:File |Cell )?(?P<file>[~/][^:]*|In ?\[\d+\]|<ipython-input[^>]*>)"
     r"(?::(?P<line>\d+)(?:, in (?P<function>\w+))?|, line (?P<cell_line>\d+)| in .*)"
 )
 _NESTING_MAX = 20
-"""Of JSON objects, in which a traceback is searched."""
+"""Levels of a JSON object in which a traceback is searched."""
 
 
 class Shape(NamedTuple):

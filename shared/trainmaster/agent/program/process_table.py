@@ -32,6 +32,8 @@ _CHILD_KILLED = re.compile(
 """What an error's message says about a child process that was killed."""
 MARK = "TRAINMASTER_WORK"
 """Variable in the environment of everything that the agent starts."""
+KILL_TRIES = 40
+KILL_PAUSE_S = 0.025
 PARENT = 1
 SESSION = 3
 ZOMBIE = b"Z"
@@ -107,7 +109,7 @@ def kill_all(find: Callable[[], Collection[int]]) -> int:
     how many there were.
     """
     killed = set()
-    for _ in range(40):
+    for _ in range(KILL_TRIES):
         alive = find()
         if not alive:
             break
@@ -117,7 +119,7 @@ def kill_all(find: Callable[[], Collection[int]]) -> int:
                 os.kill(pid, signal.SIGKILL)
         # The kernel needs a moment. A process that it cannot kill (a hung device) is given up after
         # a second.
-        time.sleep(0.025)
+        time.sleep(KILL_PAUSE_S)
     return len(killed)
 
 

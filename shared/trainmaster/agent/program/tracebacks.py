@@ -27,21 +27,27 @@ from trainmaster.agent.program.printed_shapes import (
 from trainmaster.program_errors.meaning import is_peer_loss, meaning_of
 
 MESSAGE_CHARS = 1024
+"""Longest message of an error that is reported."""
 CAUSES_MAX = 10
+"""Most types of exceptions that are reported as causes of one error."""
 TRAILING_LINES_MAX = 200
 """If more output follows a traceback, the program did not end with that error."""
 STARTS_MAX = 64
 """How many tracebacks are read, the latest ones: more than one machine has processes that fail at
 once.
 """
+BARE_LINES = 5
+"""An error without a traceback, with its file, is in so many lines at the end of the output."""
 HEAD_LINES = 3
 """The first frame of a traceback is in so many lines after its first line."""
 
 _GROUP = "+ Exception Group "
+"""Before the first line of an exception group's traceback. Its other lines begin with "| "."""
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
 """Prefixes of launchers, such as "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", and
 pip's indentation.
 """
+# A frame behind the label of a process, which is group 1
 _LABELLED_FRAME = re.compile(r'(.*?)  File "[^"]+", line \d+')
 _REPORTED = "traceback : "
 """Before a traceback in the report of torchrun, which repeats what a rank has printed."""
@@ -49,6 +55,7 @@ _RANK = re.compile(r"\[rank\d+\]: ")
 """PyTorch puts it before each line of an error that ends a process of a group."""
 _BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")
 """The text before a traceback that begins in the line of tqdm's bar, which has no line end."""
+# A frame of a traceback: file, line, function
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
@@ -56,13 +63,16 @@ _STACKS = re.compile(
     r'|  File ".*", line \d+ in |Extension modules: )'
 )
 """Stacks of Python's faulthandler follow the error of a program that aborts itself."""
+# Names of log levels, which look like those of exceptions
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
     # Python, exception groups, pip, mpirun, tqdm.
     r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"
 )
+"""The beginning of lines that end the message before them."""
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
+# Paths of Python's own files and of installed packages, and the name of such a package
 _LIBRARIES = re.compile(
     r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
 )
@@ -93,6 +103,7 @@ _BEFORE_SIGNAL = [
 ]
 _CHILD_SIGNAL = re.compile(rf"(?:{'|'.join(_BEFORE_SIGNAL)})SIG(?!TERM|INT)\w+.*")
 """A worker was ended by a signal. Launchers themselves end the other workers with SIGTERM."""
+# Lines of launchers about a worker's death; group `signal`, if any, is the signal's number
 _DEATHS = [re.compile(death) for death in gather(lambda launcher: launcher.deaths)]
 LAUNCHED = "ChildFailedError"
 """Type of the error that stands for a worker's death, as torchrun calls it."""
@@ -100,7 +111,9 @@ _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\
 """What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
 exception.
 """
+# What Python prints between two chained exceptions
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
+# What `python -m` prints if it finds no module: type of the error, and message
 _NO_MODULE = re.compile(
     r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$"
 )
@@ -139,8 +152,10 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             continue
         if _only_reports_worker(error) and not candidates:
             text = "\n".join(lines[start:end])
+            # torchrun's report names the first failure last, after "Root Cause".
             killed = _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2])
             if killed:
+                # A worker that aborted itself has printed why, before its launcher's error.
                 aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
                 return aborted or {**error, "message": killed.group()}
             root_cause = _ROOT_CAUSE.search(text)
@@ -348,11 +363,15 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
     """Find an error without a traceback: a syntax error in the main file, a missing module, or why
     a runtime aborts.
     """
-    first = max(0, len(lines) - 5)
+    first = max(0, len(lines) - BARE_LINES)
     for number in range(len(lines) - 1, first - 1, -1):
         error = _SYNTAX.match(lines[number])
         if error:
-            files = [file for file in map(_FRAME.match, lines[max(0, number - 4) : number]) if file]
+            files = [
+                file
+                for file in map(_FRAME.match, lines[max(0, number - BARE_LINES + 1) : number])
+                if file
+            ]
             if files:
                 return {
                     "type": error.group(1),

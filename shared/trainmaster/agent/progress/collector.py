@@ -32,7 +32,9 @@ TAKEOVER_S = 120.0
 """Time without news from a source after which a worse one replaces it, and summary events are read.
 """
 POLL_S = 15.0
+"""How often it looks whether summary events are needed."""
 PROGRESS_FOLDER = "/var/run/trainmaster-progress"
+"""Where a container finds the folder of the status server."""
 SOURCES = ("reported", "printed", "events")
 """What the program reports itself, what it prints, and its summary events: the best one first.
 
@@ -142,11 +144,9 @@ class ProgressCollector:
             self._counts_within_epoch = False
 
     def read_events_if_needed(self) -> None:
-        if (
-            self._events is not None
-            and self._key
-            and self._clock() - self._metrics_at >= TAKEOVER_S
-        ):
+        """Read summary events, unless a report or the output had new metrics lately."""
+        lack_metrics = self._clock() - self._metrics_at >= TAKEOVER_S
+        if self._events is not None and self._key is not None and lack_metrics:
             self._events.read_if_due()
 
     def points(self) -> list[ProgressPoint]:

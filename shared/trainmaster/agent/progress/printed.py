@@ -26,7 +26,9 @@ from typing import NamedTuple
 from trainmaster.agent.model.reading import Reading
 
 TEXT_CHARS_MAX = 1 << 14
+"""How much of the end of the output is read."""
 LINE_CHARS_MAX = 1000
+"""How much of each line is read."""
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)")
 _NUMBER = (
@@ -34,15 +36,18 @@ _NUMBER = (
     r"(?!\.?\w|%)"
 )
 """A number, also one that is NaN or infinite."""
+# tqdm's bar: steps, number of steps, elapsed time, and what follows
 _BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})"
 )
 _OPEN_BAR = re.compile(r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})")
 """A bar without a number of steps, as Lightning prints it until the end of a resumed epoch."""
+# Words in the name of a bar that is not about training
 _NO_TRAINING = re.compile(
     r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack"
     r"|eval|val\b|valid|test|predict|sanity|infer|warm"
 )
+# Keras's bar of an epoch, and a named epoch or step: its number, and how many there are
 _KERAS = re.compile(r"\s{0,20}(\d{1,15})/(\d{1,15})\s{1,4}[━\[]")
 _EPOCH = re.compile(r"(?i)\bepochs?[\s:=\[(#]{0,4}(\d{1,9})(?:\s?(?:/|of)\s?(\d{1,9}))?")
 _STEP = re.compile(
@@ -50,6 +55,7 @@ _STEP = re.compile(
     r"(?:steps?|iter|iters|iterations?|batch(?=[\s\[]{1,4}\d{1,16}\s?/))\b"
     r"[\s:=\[(#]{0,12}(\d{1,16})(?:\s{0,12}(?:/|of)\s{0,12}(\d{1,16}))?(?![\w.])"
 )
+# Metrics, name and value, as the table above has them
 _POSTFIX = re.compile(rf"([A-Za-z][\w/.-]{{0,60}})={_NUMBER}")
 _AFTER_BAR = re.compile(rf" - ([A-Za-z][\w/.]{{0,60}}): {_NUMBER}")
 _IN_DICT = re.compile(rf"'([^']{{1,60}})': '?{_NUMBER}")
@@ -197,7 +203,8 @@ class _Position:
         if inner is not None:
             return Reading.of_steps(inner.done, inner.total, metrics)
         step, steps = self.step or (None, None)
-        if step is not None and step == steps and not self.has_advanced:
+        is_only_full_count = step is not None and step == steps and not self.has_advanced
+        if is_only_full_count:  # such as `batch 32/32`, the last of an epoch
             step, steps = None, None
         share = completed / epoch.total if epoch is not None else None
         return Reading.of_steps(step, steps, metrics, share)

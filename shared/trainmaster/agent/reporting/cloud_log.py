@@ -27,21 +27,21 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
-from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.log_buffer import Batch, Line, LogBuffer, LostLines
 from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
+from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.serial_console import Stream, Unlogged, never
 
 SENDERS = 4
 """Threads, and so requests at a time while there is a backlog."""
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0  # longest wait between two tries of a batch
-TRIES_BEFORE_WARNING = 3
+TRIES_BEFORE_WARNING = 3  # failed tries of one batch
 PATIENCE_S = 5.0
 """When all batches are failing, `flush` gives up once none was accepted for so long."""
 POLL_S = 0.5  # how often `flush` asks whether it is needless
@@ -55,7 +55,7 @@ LAST_TRIES = 3
 """Tries of a batch after which its lines count as missing, once the log is being closed."""
 NAMED_MAX = 10
 """Refused lines of one batch that are quoted one by one."""
-NAMED_CHARS = 200
+NAMED_CHARS = 200  # how much of such a line
 SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
 
 MISSING = "trainmaster/missing_lines"
@@ -66,70 +66,6 @@ WRITER = "trainmaster/writer"
 # Errors that may end later, besides transient ones: a token, a permission or an API that is not
 # there yet.
 RETRIED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
-
-
-@dataclass(frozen=True)
-class LogOrigin:
-    """The replica whose lines these are."""
-
-    log_name: str
-    """Full name of the log: ``projects/PROJECT/logs/LOG``."""
-    project: str
-    region: str
-    job_id: str
-    task_name: str
-    """Role and task index, as AI Platform Training wrote them: ``worker-replica-1``."""
-    trial_id: str
-    """Empty if the job is not a trial."""
-    instance_id: str
-    """Id of the machine: each host of a TPU slice writes its own lines."""
-
-    @staticmethod
-    def of(identity: AgentIdentity) -> LogOrigin | None:
-        """Return the origin of this replica's lines; None if its output is not copied."""
-        config = identity.config
-        if config.log is None:
-            return None
-        return LogOrigin(
-            log_name=config.log["name"],
-            project=config.project,
-            region=config.log["region"],
-            job_id=config.environment.get("CLOUD_ML_JOB_ID", config.job_id),
-            task_name=f"{config.log['task']}-{identity.index}",
-            trial_id=config.environment.get("CLOUD_ML_TRIAL_ID", ""),
-            instance_id=identity.instance.instance_id,
-        )
-
-    @property
-    def labels(self) -> dict[str, str]:
-        labels = {
-            "ml.googleapis.com/job_id": self.job_id,
-            "ml.googleapis.com/task_name": self.task_name,
-            "trainmaster/vm": self.instance_id,
-        }
-        if self.trial_id:
-            labels["ml.googleapis.com/trial_id"] = self.trial_id
-        return labels
-
-    @property
-    def resources(self) -> list[Mapping[str, object]]:
-        """Monitored resources, the preferred one first.
-
-        Clients of AI Platform Training filter by its type, `ml_job`. Projects that may not write
-        that type get `generic_task`, which any project may write.
-        """
-        ml_job = {"project_id": self.project, "job_id": self.job_id, "task_name": self.task_name}
-        generic_task = {
-            "project_id": self.project,
-            "location": self.region,
-            "namespace": self.log_name.rpartition("/")[2],
-            "job": self.job_id,
-            "task_id": self.task_name,
-        }
-        return [
-            {"type": "ml_job", "labels": ml_job},
-            {"type": "generic_task", "labels": generic_task},
-        ]
 
 
 class CloudLog:
@@ -381,20 +317,20 @@ class CloudLog:
         If all entries are refused, the reason may be the type of the monitored resource: the other
         type is tried at once. If it is accepted, in whole or in part, it is used from then on.
         """
-        resource = self._resources[0]
+        resource, other = self._resources[0], self._resources[-1]
         try:
             self._post(self._body(entries, resource))
         except HttpError as error:
-            other = self._resources[-1]
-            is_for_lines = 0 < len(refused_entries(error)) < len(entries)
-            if error.status != HTTPStatus.BAD_REQUEST or resource is other or is_for_lines:
+            may_be_for_type = error.status == HTTPStatus.BAD_REQUEST and not _is_in_part_accepted(
+                error, entries
+            )
+            if resource is other or not may_be_for_type:
                 raise
             try:
                 self._post(self._body(entries, other))
             except HttpError as second:
-                if not 0 < len(refused_entries(second)) < len(entries):
-                    raise
-                self._resources = [other]
+                if _is_in_part_accepted(second, entries):
+                    self._resources = [other]
                 raise
             self._resources = [other]
 
@@ -446,6 +382,11 @@ class CloudLog:
             },
             **entry_of(line.text.decode("utf-8", "replace"), line.stream),
         }
+
+
+def _is_in_part_accepted(error: HttpError, entries: Sequence[object]) -> bool:
+    """Return whether some of the entries were refused, and the others stored."""
+    return 0 < len(refused_entries(error)) < len(entries)
 
 
 def refused_entries(error: HttpError) -> Mapping[int, str]:

@@ -40,8 +40,9 @@ from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
 from trainmaster.agent.workspace import Workspace
 
 POINT = Path("/gcs")
+"""Where programs find all buckets."""
 KEY = "instance/attributes/trainmaster-gcsfuse"
-"""Address of the program gcsfuse in Cloud Storage, `gs://BUCKET/tools/SHA256/gcsfuse`."""
+"""Metadata with the address of the program gcsfuse, `gs://BUCKET/tools/SHA256/gcsfuse`."""
 OPTIONS = (
     "--foreground",
     "--log-format=text",
@@ -56,7 +57,7 @@ OPTIONS = (
     "--metadata-cache-ttl-secs=60",
     "--metadata-cache-negative-ttl-secs=0",
 )
-MOUNT_S = 60.0
+MOUNT_S = 60.0  # longest time until gcsfuse has mounted
 UPLOAD_S = 900.0  # from the program's end to the end of its last upload
 LOG_LINES_KEPT = 3  # for the message of a mount that fails
 MS_RDONLY = 1  # Source: linux/mount.h
@@ -137,7 +138,9 @@ class GcsMount:
             uri = self._retrier.call(
                 "read the address of gcsfuse", "MountError", lambda: self._metadata.find(KEY)
             )
-        if uri and not (self._is_emulated and self._config.container):
+        # An emulated VM shares the machine's container engine, which does not see the VM's mounts.
+        is_unseen = self._is_emulated and self._config.container is not None
+        if uri and not is_unseen:
             self._start(self._download(uri))
             self._workspace.log(f"All buckets that this VM may read are below {POINT}.")
 

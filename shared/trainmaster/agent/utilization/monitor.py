@@ -34,7 +34,7 @@ from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, 
 
 KEY = "instance/attributes/trainmaster-metrics"
 """Seconds between two reports; no such entry: metrics are off."""
-SAMPLE_S = 15.0
+SAMPLE_S = 15.0  # longest time between two samples
 SAMPLES_PER_REPORT_MIN = 4
 WRITE_S = 10.0  # timeout of one write
 DISTANCE_MIN_S = 6.0
@@ -104,6 +104,7 @@ class UtilizationMonitor:
         """Whether the report after the end of the last program was sent, or none is due."""
         self._is_complete.set()
         self.is_off = False
+        """Whether it has ended: the machine cannot be read, or Cloud Monitoring refuses reports."""
 
     def finish_interval(self) -> None:
         """Send what was measured so far.

@@ -21,10 +21,11 @@ from typing import Final
 import pandas as pd
 
 from ..errors import DataError
-from ..tabular.metadata import Column, ColumnType, Metadata, Statistics, Target, Treatment
+from ..tabular.metadata import TARGET, Column, ColumnType, Metadata, Statistics, Target, Treatment
 from ..tabular.read_csv import to_numbers
 
 INTEGER_CATEGORIES_MAX: Final = 10
+"""Most different whole numbers that are categories."""
 CLASSES_MIN: Final = 2
 """There is nothing to learn from one class."""
 CLASSES_MAX: Final = 1_000
@@ -52,7 +53,8 @@ def analyse(table: pd.DataFrame, limits: CategoryLimits, *, is_classification: b
 
     Raises DataError if the target or all features are unusable.
     """
-    target = _analyse_classes(table[0]) if is_classification else _analyse_number(table[0])
+    cells = table[TARGET]
+    target = _analyse_classes(cells) if is_classification else _analyse_number(cells)
     columns = tuple(
         analyse_column(index, table[index], limits) for index in range(1, table.shape[1])
     )

@@ -21,6 +21,8 @@ from enum import StrEnum
 from typing import Final
 
 VERSION: Final = 1
+TARGET: Final = 0
+"""Number of the column that is learnt."""
 
 
 class ColumnType(StrEnum):

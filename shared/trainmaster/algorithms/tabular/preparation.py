@@ -17,7 +17,7 @@ from ..arguments.argument import Values, number_in
 from ..errors import DataError
 from ..files import find_files
 from ..tabular.analysis import CategoryLimits, analyse
-from ..tabular.metadata import ColumnType, Metadata
+from ..tabular.metadata import TARGET, ColumnType, Metadata
 from ..tabular.read_csv import check_width, read_csv, to_numbers
 
 MISSING_SHARE_MAX: Final = 0.1
@@ -94,7 +94,7 @@ def _split(tables: dict[str, pd.DataFrame], values: Values) -> dict[str, pd.Data
 def _drop_rows(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
     """Return the rows that have a target, and enough values. `name`: the table's, for messages."""
     features = [column.index for column in metadata.features]
-    is_kept = (table[features].isna().mean(axis=1) <= MISSING_SHARE_MAX) & table[0].notna()
+    is_kept = (table[features].isna().mean(axis=1) <= MISSING_SHARE_MAX) & table[TARGET].notna()
     dropped = len(table) - int(is_kept.sum())
     if dropped:
         print(
@@ -106,7 +106,7 @@ def _drop_rows(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFra
 
 def _refuse_missing(table: pd.DataFrame, metadata: Metadata, name: str) -> None:
     """Raise DataError if a value of the target or of a feature is missing."""
-    for index in (0, *(column.index for column in metadata.features)):
+    for index in (TARGET, *(column.index for column in metadata.features)):
         missing = int(table[index].isna().sum())
         if missing:
             problem = (
@@ -119,7 +119,7 @@ def _convert_types(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.Dat
     """Return the target and all features: numbers with missing ones filled, categories as texts, ''
     for none.
     """
-    columns = {0: _convert_target(table[0], metadata, name)}
+    columns = {TARGET: _convert_target(table[TARGET], metadata, name)}
     for column in metadata.features:
         cells = table[column.index]
         if column.type is ColumnType.CATEGORICAL:

@@ -50,6 +50,7 @@ from trainmaster.settings import Settings
 from trainmaster.wiring.installation import BUCKET, WORKER_SERVICE_ACCOUNT
 
 CLOCK_ERROR_MAX_S: Final = 60.0
+"""A larger error makes ages and times left, which commands show, wrong by minutes."""
 JOB_FILES: Final = "jobs/"
 PERMISSIONS: Final = (
     "resourcemanager.projects.get",
@@ -170,7 +171,10 @@ def _check_state(inspection: Inspection) -> Iterator[Finding]:
 
 
 def _check_indexes() -> Iterator[Finding]:
-    """Run the functions' queries: Firestore rejects a query whose index is missing."""
+    """Run the functions' queries: Firestore rejects a query whose index is missing.
+
+    What they find does not matter: `doctor` stands for the job, user and label.
+    """
     store = open_store()
     store.jobs_with_pending()
     store.open_notifications(1)

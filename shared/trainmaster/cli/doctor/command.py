@@ -53,7 +53,7 @@ def doctor(
     if project:
         use_installation(project)
     if job is not None:
-        from trainmaster.cli.submit import read_job, with_job_name
+        from trainmaster.cli.job_files import read_job, with_job_name
 
         _, document = read_job(str(job), None, region)
         report(job_findings(with_job_name(document, str(job))), form)

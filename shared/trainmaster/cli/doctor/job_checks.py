@@ -96,10 +96,8 @@ def check_job(
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)
-    starts = transfers(spec, objects, prices)
-    yield from _check_transfers(
-        spec, starts, "" if isinstance(prices, Unknown) else prices.currency
-    )
+    currency = "" if isinstance(prices, Unknown) else prices.currency
+    yield from _check_transfers(spec, transfers(spec, objects, prices), currency)
     cap = spec.plan.limits.cap
     if cap and cap.rates:
         yield ok(
@@ -225,11 +223,11 @@ def _check_candidates(
 
 
 def _check_transfers(
-    spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str
+    spec: AcceptedSpec, price_by_region: Mapping[str, Decimal | Unknown], currency: str
 ) -> Iterator[Finding]:
-    """Yield what a start costs besides the machines, in each region of a job with alternatives."""
+    """Yield what a start costs besides the machines: the transfer of data to each region."""
     gib = (spec.data and spec.data.gib) or "?"
-    for region, price in starts.items():
+    for region, price in price_by_region.items():
         what = f"transfer of {gib} GiB of data to {region}"
         if isinstance(price, Unknown):
             yield not_checked(what, price.reason)
@@ -311,7 +309,7 @@ def _machines(plan: Plan) -> str:
 
 
 def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Iterator[Finding]:
-    """Yield the price of the job's machines per hour and at most.
+    """Yield the price of the job's machines per hour and at most, and then notes about the list.
 
     `machines`: the machines in words.
     """
@@ -323,12 +321,12 @@ def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Itera
     if isinstance(hourly, Unknown):
         yield not_checked(what, hourly.reason)
         return
-    most = hourly * Decimal(plan.limits.max_running_s) / 3600
+    highest = hourly * Decimal(plan.limits.max_running_s) / 3600
     cap = plan.limits.cap
-    if cap and cap.limit.amount < most:
+    if cap and cap.limit.amount < highest:
         end = f"{cap} at most, by trainmaster.maxCost"
     else:
-        end = f"{money_words(most, prices.currency)} if it runs until its maxRunningTime"
+        end = f"{money_words(highest, prices.currency)} if it runs until its maxRunningTime"
     yield ok(
         f"{what}: {money_words(hourly, prices.currency)} per hour, {end}; list prices of"
         f" {prices.fetched_at:%Y-%m-%d}"

@@ -47,6 +47,8 @@ _WITHOUT_CUSTOMER_KEYS: Final = (
 )
 """APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones.
 """
+_UNNAMED: Final = ""
+"""Value of a resource that names no pool or policy: a list of allowed values does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Rule:
     some_jobs_only: bool = False
     """Whether the installation and most jobs work under the policy."""
     only_at_installation: bool = False
+    """Whether the constraint matters only until infra/ is applied."""
 
 
 def _when_enforced(text: str) -> Callable[[Policy, Place], str]:
@@ -110,13 +113,13 @@ def _nat(policy: Policy, place: Place) -> str:
 
 
 def _builds(policy: Policy, _: Place) -> str:
-    if policy.allows(""):
+    if policy.allows(_UNNAMED):
         return ""
     return "builds in Cloud Build's default pool, in which functions are built"
 
 
 def _binary_authorization(policy: Policy, _: Place) -> str:
-    return "" if policy.allows("") else "services that name no policy of Binary Authorization"
+    return "" if policy.allows(_UNNAMED) else "services that name no policy of Binary Authorization"
 
 
 RULES: Final = (

@@ -22,9 +22,10 @@ from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
 from trainmaster.program_files.findings import ProgramFinding
 
-PACKAGE_BYTES_MAX: Final = 100 << 20  # larger packages are not read
-
+PACKAGE_BYTES_MAX: Final = 100 << 20
+"""Larger packages are not read."""
 _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
+"""An option and its value in one argument: `--epochs 3`."""
 _COMPILED_SOURCES: Final = (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
 from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Inspection
+from trainmaster.jobspec.machines.vm_hardware import DISK_GIB_DEFAULT
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
 """Quotas for the main example, `examples/digits`: three n1-standard-4 with disks of 100 GB."""
@@ -88,7 +89,7 @@ def _limits_by_absence(metric: str) -> bool:
 def _default_disks(quota: Quota) -> str:
     if quota.metric != "SSD_TOTAL_GB":
         return ""
-    replicas = int((quota.limit - quota.used) // 100)
+    replicas = int((quota.limit - quota.used) // DISK_GIB_DEFAULT)
     return f" (enough for {replicas} replicas with default disks)"
 
 

@@ -25,6 +25,7 @@ _INCARNATION: Final = {
     "at": "2026-11-21T03:00:00.123Z",
 }
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": ""}
+# How the previous program on the VM ended.
 _ENDED: Final = {
     "attempt": 1,
     "incarnation": 1,
@@ -37,6 +38,8 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
     topics.VM_READY: {**_INCARNATION, "incarnation": 2, "ended": _ENDED},
     topics.REPLICA_EXIT: {
         **_INCARNATION,
+        "incarnation": 2,
+        "ended": _ENDED,
         "cause": "process",
         "exit_status": 1,
         "signal": None,

@@ -24,6 +24,9 @@ CONNECTION_LOST: Final = 255
 SIGNALLED: Final = 128
 """A shell adds the number of the signal that ended a program."""
 KILL_AFTER_S: Final = 2.0
+"""How long a program may take to end with its VM, before it is killed."""
+_POLL_MS: Final = 500
+"""How soon the watcher of a VM sees that the program has ended."""
 
 
 def run(target: Target, command: str) -> int:
@@ -79,6 +82,7 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
 
 
 def _has_own_namespace(pid: int, kind: str) -> bool:
+    """Whether a process has another namespace of this kind than this one."""
     own = Path(f"/proc/{pid}/ns/{kind}").readlink()
     return own != Path(f"/proc/self/ns/{kind}").readlink()
 
@@ -86,7 +90,10 @@ def _has_own_namespace(pid: int, kind: str) -> bool:
 def _run_until_vm_ends(
     words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int
 ) -> int:
-    """Run a program in the foreground. `vm` is the process of the VM: the program ends with it."""
+    """Run a program in the foreground, which ends with the VM, and return its exit status.
+
+    `vm`: file descriptor of the VM's process (pidfd_open).
+    """
     program = subprocess.Popen(words, env=environment, cwd=folder)
     is_lost = threading.Event()
     watcher = threading.Thread(target=_end_with_vm, args=(program, vm, is_lost), daemon=True)
@@ -102,10 +109,14 @@ def _run_until_vm_ends(
 
 
 def _end_with_vm(program: subprocess.Popen[bytes], vm: int, is_lost: threading.Event) -> None:
+    """End the program when the VM ends, and then set `is_lost`.
+
+    `vm`: file descriptor of the VM's process (pidfd_open).
+    """
     ended = select.poll()
     ended.register(vm, select.POLLIN)
     while program.poll() is None:
-        if not ended.poll(500):
+        if not ended.poll(_POLL_MS):
             continue
         is_lost.set()
         program.terminate()

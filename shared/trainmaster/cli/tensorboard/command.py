@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 SHOWN_MAX: Final = 10
+"""Folders that are listed at the start."""
 END_S: Final = 5.0
+"""How long TensorBoard, and an update of the copy, may take to end."""
 
 
 def tensorboard(

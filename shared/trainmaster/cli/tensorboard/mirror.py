@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.gcp.tools.event_files import StoredFile
 
 THREADS: Final = 8
+"""Files that are read from Cloud Storage at the same time."""
 EVENTS: Final = "tfevents"
 """Part of the name of every event file.
 

@@ -57,7 +57,9 @@ class ComparePage:
 
     jobs: tuple[Job, ...]
     facts: Rows
+    """What became of the jobs."""
     differences: Rows
+    """What differs between their specs."""
     curves: Curves
     """Over steps, or the time since RUNNING, as if each job had started at the beginning of 1970.
     """
@@ -82,7 +84,8 @@ def read_compare_page(
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:
         jobs = tuple(pool.map(partial(find_job, console), ids))
-        period_s = max(time_range(job, console.clock(), "").period_s for job in jobs)
+        # One length for all jobs, so that their curves have the same resolution.
+        period_s = max(time_range(job, console.clock(), hours="").period_s for job in jobs)
         columns = tuple(pool.map(partial(_read, console, period_s), jobs))
     by_job = {job.job_id: column.points for job, column in zip(jobs, columns, strict=True)}
     end = _START
@@ -105,6 +108,7 @@ def read_compare_page(
 
 
 def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
+    """Return the column of a job. `period_s`: shortest period whose means are drawn."""
     entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
     history = read_history(entries)
     report = cost_report(history, entries, console.now, console.cost_sources) if history else None
@@ -116,10 +120,9 @@ def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
             progress = read_progress(
                 console.metrics, job, console.clock().replace(second=0, microsecond=0)
             )
-            found = read_curves(
-                console.metrics, job, *time_range(job, console.clock(), "", period_s)
-            )
-            points = _since(job.started_at, timedelta(seconds=period_s), found)
+            shown = time_range(job, console.clock(), hours="", period_s=period_s)
+            reported = read_curves(console.metrics, job, *shown)
+            points = _since(job.started_at, timedelta(seconds=period_s), reported)
         except (PermanentError, TemporaryError) as error:
             problem = f"{error}."
     return _JobColumn(dict(facts(job, entries, report, progress, console.now)), points, problem)

@@ -20,7 +20,9 @@ from trainmaster.core.rules.admission_queue import (
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)
+"""How old a stockout, a refusal of VMs for lack of capacity, may be to be shown."""
 REJECTIONS_MAX: Final = 50
+"""Rejected submissions that the page shows, the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class InstallationPage:
     unreadable: tuple[str, ...]
     """Ids of jobs whose documents cannot be read."""
     stockouts: tuple[Outcome, ...]
+    """Refusals of VMs for lack of capacity."""
     orphans: tuple[Orphan, ...]
+    """VMs and TPU nodes without a live job."""
     rejections: tuple[Rejection, ...]
     """The latest rejected submissions."""
     has_older_rejections: bool

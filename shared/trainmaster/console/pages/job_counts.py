@@ -21,6 +21,7 @@ JOBS_READ_MAX: Final = 1_000
 """Jobs among which matches are counted, and that one page reads when a filter accepts few of them.
 """
 BATCH_MAX: Final = 200
+"""Jobs that one query reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ class NewestJobs:
         Those of this object are not read again; others are read in batches.
         """
         for job in self.jobs:
-            if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
+            if after is None or _is_older(_position(job), after):
                 yield job
         if not self.is_whole:
             last = _position(self.jobs[-1])
-            is_behind = after and (after.created_at, after.job_id) < (last.created_at, last.job_id)
+            is_behind = after is not None and _is_older(after, last)
             yield from jobs_after(self.store, after if is_behind else last, batch)
 
 
@@ -89,6 +90,11 @@ def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[
         if len(jobs) < batch:
             return
         after = _position(jobs[-1])
+
+
+def _is_older(position: JobPosition, other: JobPosition) -> bool:
+    """Whether a position comes later in the list than the other one."""
+    return (position.created_at, position.job_id) < (other.created_at, other.job_id)
 
 
 def _position(job: Job) -> JobPosition:

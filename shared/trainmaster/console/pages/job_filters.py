@@ -17,6 +17,7 @@ from trainmaster.ports import JobPosition
 from trainmaster.presentation.job_view import display_name
 
 SIZE: Final = 50
+"""Rows of a page, unless the address has another number."""
 SIZE_MAX: Final = 1_000
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE: Final = re.compile(r"[0-9]{1,4}", re.ASCII)

@@ -122,7 +122,7 @@ def _newest_first(console: Console, filters: Filters) -> _Shown:
     for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
         read += 1
         position = JobPosition(job.created_at, job.job_id)
-        if JobFilter().matches(job) and matches(job, filters):
+        if _is_listed(job, filters):
             matching_jobs.append(job)
         if len(matching_jobs) > filters.size:
             break
@@ -137,17 +137,22 @@ def _newest_first(console: Console, filters: Filters) -> _Shown:
 def _sorted(console: Console, filters: Filters) -> _Shown:
     """Return a page of the newest jobs, sorted by another column."""
     newest = newest_jobs(console.store)
-    found = [job for job in newest.jobs if JobFilter().matches(job) and matches(job, filters)]
-    measured = measure(console, found)
+    matching_jobs = [job for job in newest.jobs if _is_listed(job, filters)]
+    measured = measure(console, matching_jobs)
     key = key_of(filters.order.column, measured, console.cost_sources.prices(), console.now)
     end = filters.start + filters.size
     return _Shown(
-        filters.order.sort(found, key)[filters.start : end],
+        filters.order.sort(matching_jobs, key)[filters.start : end],
         measured,
         newest.counts(filters),
-        filters.query(start=end) if end < len(found) else None,
+        filters.query(start=end) if end < len(matching_jobs) else None,
         len(newest.jobs),
     )
+
+
+def _is_listed(job: Job, filters: Filters) -> bool:
+    """Whether the job matches, and is neither deleted nor a trial."""
+    return JobFilter().matches(job) and matches(job, filters)
 
 
 def _cost_sum(console: Console, jobs: Sequence[Job]) -> CostSum:

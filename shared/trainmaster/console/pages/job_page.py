@@ -1,4 +1,7 @@
-"""The page of one job: everything but its spec comes from the ledger."""
+"""The page of one job: everything but its spec comes from the ledger.
+
+The ledger is the append-only record of the job's events, each with the decision about it.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,9 @@ class DecisionRow:
     passed_over: tuple[tuple[Rule, str], ...]
     """Rules that did not apply, each with its condition."""
     keeps_machines: bool
-    """Whether the job keeps its machines: its effects are confirmed when they are released."""
+    """Whether the job has ended and its machines wait for a next job: effects of its decisions are
+    confirmed when the machines are released.
+    """
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -159,9 +164,12 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     timeline = _timeline(history, now, view) if history else None
     failing = failing_of(job, state.replicas, now)
     wait = wait_of_job(job, console.store.queue, console.limits)
-    machines = machine_set_of(job, console.store)
-    keeps = machines is not None and machines.is_kept and machines.holder == job_id
-    decisions, omitted = _decisions(entries, replica_id, view, keeps_machines=keeps)
+    # The VMs that one job after another uses, each as their holder; None for other jobs.
+    machine_set = machine_set_of(job, console.store)
+    keeps_machines = (
+        machine_set is not None and machine_set.is_kept and machine_set.holder == job_id
+    )
+    decisions, omitted = _decisions(entries, replica_id, view, keeps_machines=keeps_machines)
     return JobPage(
         job=job,
         kind=job_kind(job),
@@ -174,7 +182,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         budgets=(f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",),
         failing=failing,
         next_sentences=with_failures(
-            failing, next_steps(job, state.replicas, entries, wait, machines)
+            failing, next_steps(job, state.replicas, entries, wait, machine_set)
         ),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
@@ -182,6 +190,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         hidden_lanes=timeline.hidden if timeline else 0,
         decisions=decisions,
         decisions_omitted=omitted,
+        # At first as many rows as the timeline has lanes.
         replicas=replica_rows(state, REPLICAS_MAX if view.with_whole_table else LANES_MAX),
         cost=read_cost_section(history, entries, now, console.cost_sources),
         spec=yaml.safe_dump(
@@ -243,7 +252,8 @@ def _decision(
         f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry)
     )
     passed_over: tuple[tuple[Rule, str], ...] = ()
-    if with_rules and entry.decision.rule > Rule.STALE:
+    was_judged = entry.decision.rule > Rule.STALE  # not ignored, nor the normal course of a job
+    if with_rules and was_judged:
         passed_over = rules_passed_over(entry)
     return DecisionRow(
         entry=entry,
@@ -256,6 +266,10 @@ def _decision(
 
 
 def _timeline(history: History, now: datetime, view: View) -> Timeline:
+    """Return the part of the timeline that the address names.
+
+    Raises PermanentError for wrong times.
+    """
     timeline = read_timeline(history, now, with_all=view.with_all_replicas)
     if not (view.start or view.end):
         return timeline

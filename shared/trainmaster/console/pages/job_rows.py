@@ -103,6 +103,7 @@ def _measure(
     read: Callable[[MetricReader, Sequence[Job], datetime], Mapping[str, _Value]],
 ) -> Mapping[str, _Value]:
     """Return what `read` returns; nothing if Cloud Monitoring cannot be read."""
+    # All calls of a minute are the same, so that the console answers most of them from its cache.
     minute = console.clock().replace(second=0, microsecond=0)
     try:
         return read(console.metrics, jobs, minute)
@@ -115,11 +116,11 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
     """Return the rows of these jobs, in their order."""
     now = console.now
     prices = console.cost_sources.prices()
-    read_queue = cache(console.store.queue)
+    read_queue = cache(console.store.queue)  # read once for all rows, if any job is queued
     failing = failing_jobs(console.store, jobs, now, _log.warning)
 
     def row(job: Job) -> JobRow:
-        running = (job.ended_at or now) - job.started_at if job.started_at else None
+        ran = (job.ended_at or now) - job.started_at if job.started_at else None
         waited = (job.started_at or job.ended_at or now) - job.created_at
         use = measured.gpu_use.get(job.job_id)
         progress = measured.progress.get(job.job_id)
@@ -131,7 +132,7 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
             folder=folder_words(job),
             owner=owner(job),
             waited=duration_words(max(waited, timedelta())),
-            ran=duration_words(running) if running is not None else "",
+            ran=duration_words(ran) if ran is not None else "",
             machines=tuple(machine_groups(job.placed.plan)),
             gpus=gpu_words(job.placed.plan),
             gpu_use=share_words(use) if use is not None else "",
@@ -205,7 +206,8 @@ def _round_or_attempt(job: Job) -> str:
     """Return what is special about the current round of a synchronous job, whose members start
     together, or that an attempt is not the first one.
     """
-    if job.round.is_held and job.state is JobState.RUNNING:
+    waits_for_members = job.round.is_held and job.state is JobState.RUNNING
+    if waits_for_members:
         return f"round {job.round.number} waits for its members"
     if job.round.without:
         return short_round(job)
@@ -240,11 +242,14 @@ def _group_words(group: TaskGroup, *, with_gpus: bool) -> str:
     gpus = ""
     if with_gpus and group.accelerator:
         gpus = f" with {group.accelerator.count} x {group.accelerator.type}"
-    bought = group.purchase.price.prefix
-    return f"{group.count} x {group.machine_type}{gpus}{f', {bought}' if bought else ''}"
+    # How the VMs are bought, such as Spot; empty for ordinary VMs.
+    price_words = group.purchase.price.prefix
+    purchase = f", {price_words}" if price_words else ""
+    return f"{group.count} x {group.machine_type}{gpus}{purchase}"
 
 
 def gpu_count(plan: Plan) -> int:
+    """Return the number of GPUs of all machines."""
     return sum(group.count * group.accelerator.count for group in plan.groups if group.accelerator)
 
 

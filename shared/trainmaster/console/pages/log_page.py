@@ -1,5 +1,7 @@
 """A page of a job's log: a window of its lines, filtered by Cloud Logging.
 
+`page_routes` calls `read_log_filters` with an address, and `read_log_page` with the result.
+
 A *live* page shows the end of the log and is updated every few seconds. Its address has the last
 line that it has shown (`follow`). If more lines have arrived since than an update can read, the
 page names the *gap* between them.
@@ -11,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -33,14 +34,24 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import SERVICE, task_base
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.presentation.log_reader import JOB, PROGRAM_ONLY, TASK, TRIAL, LogLine
+from trainmaster.presentation.log_reader import (
+    BEFORE_CREATION,
+    JOB,
+    PROGRAM_ONLY,
+    TASK,
+    TRIAL,
+    LogLine,
+)
 from trainmaster.presentation.printable import printable
 
 SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 EXPLORER: Final = "https://console.cloud.google.com/logs/query"
 FILTERS: Final = ("task", "severity", "text", "lines", "before", "around", "start", "follow", "gap")
+"""Fields of `LogFilters`, in the order of an address."""
 PROGRAM: Final = "program"
+"""Value of the filter `lines`."""
 POSITIONS: Final = ("before", "around", "start", "follow", "gap")
+"""The filters that are positions in the log."""
 TASKS_MAX: Final = 200
 """Replicas that the page suggests.
 
@@ -101,12 +112,15 @@ class LogFilters:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line in the form of the page, its text without control characters."""
+    """A line in the form of the page."""
 
     line: LogLine
     time: str
+    """Time of day, in UTC."""
     text: str
+    """Its message without control characters."""
     is_service: bool
+    """Whether Trainmaster wrote it, and not a VM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +128,9 @@ class Gap:
     """Lines between two windows that a live page did not show."""
 
     begin: str
+    """Time of the last line before it."""
     end: str
-    """Times of the last line before it and of the first line after it."""
+    """Time of the first line after it."""
     query: str
     """Query of the page that shows its first lines."""
 
@@ -152,7 +167,9 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
 
     Raises PermanentError for a wrong severity, task or time.
     """
-    filters = LogFilters(*(args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS))
+    filters = LogFilters(
+        **{name: args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS}
+    )
     if filters.severity and filters.severity not in SEVERITIES:
         raise PermanentError(f"severity: must be one of {', '.join(SEVERITIES)}")
     if filters.task and not _TASK.fullmatch(filters.task):
@@ -182,7 +199,9 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
             f"{error}. Reading logs needs the role roles/logging.viewer on the project"
             f" {console.project}."
         )
-    older = newer = gap = None
+    older = None
+    newer = None
+    gap = None
     follow = filters.follow
     gap_begin = _gap_begin(window, filters)
     if window.lines:
@@ -209,6 +228,7 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
 
 
 def _window(console: Console, query: str, filters: LogFilters) -> Window:
+    """Return the lines at the position of the filters. Raises PermanentError and TemporaryError."""
     if filters.start:
         return window_from(console.read_log, query, parse_position("from", filters.start))
     if filters.around:
@@ -251,7 +271,7 @@ def read_log_tail(console: Console, page: JobPage) -> Tail | None:
 
 def log_query(job: Job, filters: LogFilters) -> str:
     """Return the filter in the Logging query language, without the position of the window."""
-    begin = job.created_at - timedelta(minutes=1)
+    begin = job.created_at - BEFORE_CREATION
     parts = [f'{JOB}="{public_id(job.job_id)}"', f'timestamp>="{begin.isoformat()}"']
     trial = trial_number(job.job_id)
     if trial:
@@ -269,7 +289,7 @@ def log_query(job: Job, filters: LogFilters) -> str:
 
 
 def _line(line: LogLine) -> Line:
-    return Line(line, line.timestamp[11:23], printable(line.message), line.task == SERVICE)
+    return Line(line, line.time_of_day, printable(line.message), line.task == SERVICE)
 
 
 def _tasks(job: Job) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import LogLine, parse_entry
 
 LINES_MAX: Final = 1_000
+"""Lines of a window: one page, and one call of Cloud Logging."""
 TAIL_LINES: Final = 10
+"""Lines that the page of a job shows of its log."""
 FOLLOWED_MAX: Final = 5
 """Windows that one update of a live page reads while it is behind: 5,000 lines, and 60 calls a
 minute at most.
@@ -61,7 +63,8 @@ class LogPosition:
 
     @property
     def key(self) -> tuple[str, str]:
-        return _nanoseconds(self.time), self.insert_id
+        """What positions are sorted by."""
+        return _comparable(self.time), self.insert_id
 
     @property
     def before(self) -> str:
@@ -101,9 +104,10 @@ class Tail:
 def read_tail(read: ReadLog, query: str) -> Tail:
     """Return the newest `TAIL_LINES` lines. Never raises PermanentError or TemporaryError."""
     try:
-        return Tail(_read(read, query, TAIL_LINES, newest_first=True)[0])
+        lines, _ = _read(read, query, TAIL_LINES, newest_first=True)
     except (PermanentError, TemporaryError) as error:
         return Tail(problem=f"{error}.")
+    return Tail(lines)
 
 
 def parse_position(name: str, text: str) -> LogPosition:
@@ -155,7 +159,7 @@ def is_behind(window: Window, follow: LogPosition) -> bool:
 
 
 def window_from(read: ReadLog, query: str, position: LogPosition) -> Window:
-    """Return the first lines from a position on."""
+    """Return the first lines from a position on. There may always be older ones."""
     lines, has_more = _read(read, f"{query} AND {position.onward}", LINES_MAX)
     return Window(lines, has_older=True, has_newer=has_more)
 
@@ -202,7 +206,7 @@ def _read(
     return tuple(sorted(lines[:limit], key=lambda line: position_of(line).key)), has_more
 
 
-def _nanoseconds(time: str) -> str:
+def _comparable(time: str) -> str:
     """Return a time with nine digits of its second, in UTC, so that texts compare as times do."""
     if time.endswith("Z"):
         fraction = time[_SECOND_CHARS:-1].removeprefix(".")

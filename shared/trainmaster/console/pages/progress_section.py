@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.console.chart_axis import At, Axis, StepAxis, TimeAxis
 from trainmaster.console.incarnation_bands import DrawnBand
@@ -29,9 +29,25 @@ from trainmaster.presentation.progress import (
 )
 from trainmaster.presentation.quiet import read_quiet
 
-POSITIONS: Final = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
-"""The first one that has points is drawn."""
-_SERIES: Final = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
+
+class Position(NamedTuple):
+    """How the chart of a series about the program's position in its work is drawn."""
+
+    title: str
+    scale: Scale
+
+
+POSITIONS: Final = {
+    "step": Position("Step", Scale.NUMBER),
+    "share": Position("Work done", Scale.SHARE),
+}
+"""Name of a series → its chart. The first one that has points is drawn."""
+_SERIES: Final = (  # labels that tell the points of a job apart
+    Label.NAME,
+    Label.SOURCE,
+    Label.ATTEMPT,
+    Label.INCARNATION,
+)
 _DATA_SET: Final = re.compile(
     rf"{METRIC}(?:train|training|val|valid|validation|eval|test)[_/](?=.)"
 )
@@ -172,7 +188,7 @@ def values_over_steps(points: Points, names: Sequence[str] = ()) -> dict[str, di
 def lines_of_job(values: Values[At]) -> Lines[At]:
     """Return the lines of one job. Those of one metric on several sets of data share a chart."""
     charts = {name: _DATA_SET.sub(METRIC, name) for name in values}
-    sizes = Counter(charts.values())
+    sizes = Counter(charts.values())  # a metric that would be alone keeps its own name
     lines: dict[str, list[Line[At]]] = defaultdict(list)
     for name, chart in charts.items():
         line = Line(_title(name), mean=values[name], low={}, high={})
@@ -224,9 +240,12 @@ def draw_curves_over_steps(
 
 def _draw(lines: Lines[At], axis: Axis[At]) -> tuple[DrawnChart, ...]:
     return tuple(
-        draw_chart(_title(name), shown, axis, POSITIONS.get(name, ("", Scale.NUMBER))[1])
-        for name, shown in lines.items()
+        draw_chart(_title(name), shown, axis, _scale(name)) for name, shown in lines.items()
     )
+
+
+def _is_loss(name: str) -> bool:
+    return "loss" in name.lower()
 
 
 def _of_one_source(points: Sequence[Point]) -> list[Point]:
@@ -235,7 +254,11 @@ def _of_one_source(points: Sequence[Point]) -> list[Point]:
 
 
 def _title(name: str) -> str:
-    return POSITIONS[name][0] if name in POSITIONS else name.removeprefix(METRIC)
+    return POSITIONS[name].title if name in POSITIONS else name.removeprefix(METRIC)
+
+
+def _scale(name: str) -> Scale:
+    return POSITIONS[name].scale if name in POSITIONS else Scale.NUMBER
 
 
 def _names(jobs: Iterable[Points]) -> list[str]:
@@ -252,6 +275,6 @@ def _names(jobs: Iterable[Points]) -> list[str]:
         (name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True
     )
     drawn = newest_first[:METRICS_MAX]
-    drawn.sort(key=lambda name: ("loss" not in name.lower(), name))
+    drawn.sort(key=lambda name: (not _is_loss(name), name))
     position = [name for name in POSITIONS if name in newest][:1]
     return [*drawn, *position]

@@ -1,4 +1,8 @@
-"""The page of a job's resource metrics: what its machines use, by role or for one replica."""
+"""The page of a job's resource metrics: what its machines use, by role or for one replica.
+
+`page_routes` reads the filters of an address and then the page; `progress_section` draws its curves
+over the same time and bands.
+"""
 
 from __future__ import annotations
 
@@ -176,22 +180,25 @@ def time_range(job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN
     start = job.started_at or job.created_at
     if hours:
         start = max(start, end - timedelta(hours=int(hours)))
-    periods = (end - start).total_seconds() / PERIODS_MAX / PERIOD_S_MIN
-    period_s = max(PERIOD_S_MIN * ceil(periods), period_s)
+    needed_s = (end - start).total_seconds() / PERIODS_MAX
+    period_s = max(PERIOD_S_MIN * ceil(needed_s / PERIOD_S_MIN), period_s)
     end_s = ceil(end.timestamp() / period_s) * period_s
-    end = datetime.fromtimestamp(end_s if end_s <= now.timestamp() else end_s - period_s, UTC)
+    if end_s > now.timestamp():  # a period that is not over has a mean that still changes
+        end_s -= period_s
+    end = datetime.fromtimestamp(end_s, UTC)
     return TimeRange(min(start, end - timedelta(seconds=period_s)), end, period_s)
 
 
 def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
-    """Return a chart for each metric that has values.
+    """Return a chart for each metric that has values: by role with a band from the lowest to the
+    highest machine, or for one replica.
 
     `template` has the job, the replica and the time.
     """
     queries = {metric: _query(template, metric, Reducer.MEAN) for metric in RESOURCES}
     means = read_all(console.metrics, queries.values())
     shown_queries = {metric: query for metric, query in queries.items() if means[query]}
-    bound_queries: list[MetricQuery] = []
+    bound_queries: list[MetricQuery] = []  # of the bands, only for metrics that have values
     if not template.replica:
         for metric in shown_queries:
             bound_queries.append(_query(template, metric, Reducer.MIN))

@@ -22,7 +22,9 @@ from trainmaster.ports import AddressBook, Store
 from trainmaster.ports.metrics import MetricReader
 
 PAGE_TIME_STEP_S: Final = 15
+"""The time that pages show advances in steps of this length."""
 TAILS_MAX: Final = 256
+"""Ends of logs that are kept."""
 
 
 class NotFoundError(PermanentError):
@@ -41,7 +43,9 @@ class Console:
     address_book: AddressBook
     clock: Callable[[], datetime]
     limits: Limits
+    """Resource → how much of it all jobs together may use."""
     ml_unit_price: Money | None
+    """Price of an ML unit, in which the old service counted usage; None: no cost is shown."""
     actions: Actions
     version: str = ""
     log_project: str = ""

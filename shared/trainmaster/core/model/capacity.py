@@ -1,5 +1,8 @@
 """Capacity as it was observed: the latest outcome of a request for each zone and kind of VM,
 whichever job made it.
+
+A candidate is one of the places in which a job's VMs can be requested, an index into the zones of
+its plan. Its decisive roles are those with accelerators, if there are any, else all.
 """
 
 from __future__ import annotations

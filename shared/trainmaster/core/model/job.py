@@ -3,6 +3,11 @@
     Job        one document, written only when the job as a whole changes
     Replica    one document per (attempt, replica id), written by the events of that replica
 
+The VMs of a job that are requested together, in one zone, are its gang. Each request is a placement
+round, and each zone that it may be sent to is a candidate; a pass is one request to each candidate.
+The other kind of round (`Job.round`) is one common run of the members of a synchronous job, held
+while they wait for each other. A machine set are VMs that one job after another uses.
+
 Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes
 another.
 """
@@ -237,7 +242,8 @@ class State:
     whole: bool = False
     """Whether all replicas of the current attempt are loaded."""
     excused: tuple[datetime, ...] = ()
-    """Restarts of the replica that exited that do not count (`core.ledger.excused_restarts`).
+    """Times of restarts that do not count, of the replica that exited: a lost VM explains them
+    (`core.ledger.excused_restarts`).
 
     They are only read once its restarts are spent.
     """

@@ -12,6 +12,10 @@
      ├── access: Access                      account, network, key, buckets
      └── origin: Origin                      format, algorithm, substitutions
 
+A candidate is a zone in which the job's VMs may be requested, or such a zone of one of the
+alternatives that its job file lists. A gang are VMs that are requested together. Members are the
+replicas of a synchronous job, which trains in rounds: all start together, and restart together.
+
 A plan never changes. A later change of settings therefore has no effect on a job that was accepted
 before.
 """
@@ -338,7 +342,8 @@ class Plan:
     access: Access = field(default_factory=Access)
     origin: Origin = field(default_factory=Origin)
     keep_s: int | None = None
-    """How long machines are kept after the job's end, in seconds; 0: it only takes kept ones.
+    """How long machines are kept for a next job after this one's end, in seconds; 0: it only takes
+    machines that an earlier job has kept.
 
     None: it does neither. Not stored if it is None.
     """
@@ -376,14 +381,14 @@ class Plan:
 
     @property
     def fuse_s(self) -> int:
-        """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes
-        itself.
+        """Time limit of the job's VMs, in seconds from their creation: Compute Engine deletes a VM
+        that nothing else has deleted by then, and a TPU node deletes itself.
         """
         limits = self.limits
-        fuse_s = limits.max_running_s + (limits.max_wait_s or 0)
-        chain_s = 0 if self.keep_s is None else CHAIN_S
-        longest_s = limits.cap.longest_s if limits.cap else inf
-        return int(min(fuse_s, longest_s)) + FUSE_SLACK_S + chain_s
+        wanted_s = limits.max_running_s + (limits.max_wait_s or 0)
+        paid_s = limits.cap.longest_s if limits.cap else inf
+        next_jobs_s = 0 if self.keep_s is None else CHAIN_S
+        return int(min(wanted_s, paid_s)) + FUSE_SLACK_S + next_jobs_s
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

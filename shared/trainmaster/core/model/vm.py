@@ -1,5 +1,8 @@
 """VMs as they are observed, and the directive that each of them carries.
 
+Jobs may use the same VMs, a machine set, one after the other; each is the holder for a time, which
+has a number, the tenure.
+
 A TPU node is a VM here: one replica runs on it, whatever number of hosts it has.
 """
 

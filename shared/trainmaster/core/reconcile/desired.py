@@ -1,5 +1,8 @@
 """The VMs that should exist, as a function of the stored state, and the existing VMs that match
 them.
+
+Each desired VM carries a directive, the order to its agent: run the replica's program, hold it, or
+let it save as well. Members of a synchronous job are held until a round, their common run, begins.
 """
 
 from __future__ import annotations

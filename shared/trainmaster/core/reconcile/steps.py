@@ -2,6 +2,9 @@
 
 `trainmaster.flows.provisioning.reconciliation` executes them.
 
+A round is one common run of the members of a synchronous job; it is held until all of them are
+ready, and an elastic job's may go without some, which join the next one.
+
 Each step may be repeated, executed late, or executed by two deliveries at once.
 """
 

@@ -42,7 +42,7 @@ names the others.
 
 _MARKER: Final = re.compile(
     r"(?P<folder>(?:.*/)?)[^/]+/(?:commit_success\.txt|\.metadata|trainer_state\.json)"
-    r"|(?P<prefix>(?P<own>(?:.*/)?)[^/]+)\.index"
+    r"|(?P<prefix>(?P<index_folder>(?:.*/)?)[^/]+)\.index"
 )
 """The last object of a save, and the folder of all saves.
 
@@ -123,11 +123,16 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     names = set(names)
     # TensorFlow's PREFIX.index marks a save only beside its shards, PREFIX.data-00000-of-00001.
     sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
-    markers = {}
+    markers: dict[str, str] = {}  # marker → folder of all saves
     for name in names:
         match = _MARKER.fullmatch(name)
-        if match is not None and (match["prefix"] is None or match["prefix"] in sharded):
-            markers[name] = match["own"] if match["folder"] is None else match["folder"]
+        if match is None:
+            continue
+        is_tensorflow_index = match["prefix"] is not None
+        if not is_tensorflow_index:
+            markers[name] = match["folder"]
+        elif match["prefix"] in sharded:
+            markers[name] = match["index_folder"]
     unfinished = tuple(
         f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED)
     )

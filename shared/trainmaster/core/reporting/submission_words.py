@@ -36,7 +36,9 @@ def describe_submission(job: Job) -> str:
     by = f", by {owner(job).words}" if owner(job).user else ""
     if job.through_api:
         return f"through the API{by}"
-    prefix, way = next(source for source in _SOURCES if job.submission.startswith(source[0]))
+    prefix, way = next(
+        (prefix, way) for prefix, way in _SOURCES if job.submission.startswith(prefix)
+    )
     uploaded_file = job.submission.partition("#")[0]
     name = job.submission.removeprefix(prefix).partition("/")[0]
     return way.format(source=uploaded_file, name=name) + by

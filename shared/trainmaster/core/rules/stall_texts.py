@@ -91,15 +91,16 @@ def _places(stalls: Sequence[ReplicaExited]) -> str:
     """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce
     (task.py:88)`.
     """
-    groups: dict[str, list[str]] = {}
+    names_by_place: dict[str, list[str]] = {}
     for end in stalls:
         if end.error is not None and end.error.frame:
             function = end.error.frame.rpartition(" in ")[2]
             line = end.error.own_frame or end.error.frame
             place = f"in {function} ({line.partition(' in ')[0]})"
-            groups.setdefault(place, []).append(end.subject.replica_id.words)
-    by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
-    words = [f"{', '.join(names[:PLACES_MAX])} {place}" for place, names in by_size]
-    if by_size and len(by_size[-1][1]) > 1:
-        words[-1] = f"{'the others' if len(words) > 1 else 'all'} {by_size[-1][0]}"
+            names_by_place.setdefault(place, []).append(end.subject.replica_id.words)
+    # The place of the most programs comes last: there they wait for those that hung elsewhere.
+    places = sorted(names_by_place, key=lambda place: len(names_by_place[place]))[-PLACES_MAX:]
+    words = [f"{', '.join(names_by_place[place][:PLACES_MAX])} {place}" for place in places]
+    if places and len(names_by_place[places[-1]]) > 1:
+        words[-1] = f"{'the others' if len(words) > 1 else 'all'} {places[-1]}"
     return ", ".join(words)

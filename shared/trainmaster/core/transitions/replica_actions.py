@@ -1,7 +1,8 @@
 """How the actions on one replica change the stored state.
 
 An incarnation is one execution of a replica's program. Members of a synchronous job run in rounds
-together; all other replicas are alone, and an action orders their next incarnation.
+together; all other replicas are alone, and an action orders their next incarnation. A host is one
+machine of a TPU slice, which is one replica.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ from trainmaster.ports import CLOCKS_DIFFER, AdmissionToken
 
 TRIES: Final = 5
 """How often one pass takes the admission token again after a conflict. The next pass continues."""
+CONFLICT_PAUSE_S: Final = 0.1
+"""Pause after the first conflict; it doubles with each further one."""
 LEASE: Final = "admission queue"
 """Name of the lease. A job's id has no spaces."""
 LEASE_S: Final = 120.0
@@ -131,7 +133,7 @@ def _run_pass(fleet_deps: FleetDeps, deps: Deps) -> tuple[frozenset[str], int]:
                 token = deps.store.next_admission_token(token, job.job_id)
         except ConflictError:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
-            deps.sleep(jitter * 0.1 * 2**retry)
+            deps.sleep(jitter * CONFLICT_PAUSE_S * 2**retry)
             continue
         _yield_to_admitted(admitted, token, deps)
         deps.store.store_queue(

@@ -1,5 +1,9 @@
 """Execution of the steps that bring the observed VMs to the desired ones: calls to the fleet, or
 events to record.
+
+`reconciliation` calls it, in cycles of listing, planning and executing. An insert is one request
+that creates the VMs of a role; if Google creates none, that is a capacity error. Those of a cycle
+are collected in `Inserts`, and recorded when no other insert can still create VMs.
 """
 
 from __future__ import annotations
@@ -59,9 +63,9 @@ class Inserts:
     created: Counter[str] = field(default_factory=Counter)
     """Those that Compute Engine answered with "created", by request key."""
     failed: list[tuple[Create, NotCreated]] = field(default_factory=list)
-    """Capacity errors of this round that are not recorded yet."""
+    """Capacity errors of this cycle that are not recorded yet."""
     is_open: bool = False
-    """Whether an insert of this round may still create VMs."""
+    """Whether an insert of this cycle may still create VMs."""
 
 
 def execute_step(
@@ -167,10 +171,11 @@ def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) ->
 
 
 def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps) -> bool:
-    """Record the capacity errors of a round, and return True.
+    """Record the capacity errors of a cycle, and return True.
 
-    While another insert may still create VMs, none is recorded: the gang does not leave a zone
-    before its operations there have ended. The errors are returned again.
+    While another insert may still create VMs, none is recorded, and the result is False: the gang
+    does not leave a zone before its operations there have ended. Google returns the same errors in
+    the next cycle.
     """
     failed = inserts.failed
     is_open = inserts.is_open
@@ -204,7 +209,7 @@ def _create_vms(
 
 
 def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
-    """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round
+    """Return the replicas that have a VM in the job's zone, listed again: the inserts of a cycle
     run side by side.
     """
     vms, *_ = reached(lambda: fleet.list_vms(job.set_id, job.tpu_zones, job.zones_used))

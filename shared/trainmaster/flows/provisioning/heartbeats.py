@@ -1,4 +1,11 @@
-"""Reading heartbeats of agents, within a reconciliation that the sweep requested."""
+"""Reading the two signs that an agent works, within a reconciliation that the sweep requested.
+
+    heartbeat    the time that the agent has written to a guest attribute of its VM: one call for
+                 each VM
+    point        its last entry in a series of Cloud Monitoring: one call for the whole job
+
+`core.reconcile.heartbeat` says which heartbeats are read, and which agents are silent.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +74,10 @@ def suspend_timeouts(
     timeouts = suspendable_timeouts(steps, state, vms, now)
     if not timeouts:
         return steps
-    read = part_to_read(tuple(timeouts.items()), now, 1)
+    read = part_to_read(tuple(timeouts.items()), now, minutes=1)
     unread = [vm for _, vm in read if vm.instance_id not in heartbeats]
     fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for vm in unread])
+    # A heartbeat that could not be read now counts as fresh: it is no evidence.
     signs = {name: heartbeats.get(vm.instance_id, now) for name, vm in read}
     if None in signs.values():
         points = last_points(state, fleet_deps.metrics, now)

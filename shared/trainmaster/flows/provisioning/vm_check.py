@@ -1,6 +1,6 @@
 """One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that
-belong to no job. One count of the series that agents write, compared with the running replicas: VMs
-that hang.
+belong to no job. One count of the series that agents write to Cloud Monitoring while they work,
+compared with the running replicas: VMs that hang.
 
 The sweep requests it once a minute, as soon as the request before has been delivered. The listing
 is older than the state that it is compared with: a job that changes in between gets one
@@ -85,7 +85,8 @@ def _active_pages(deps: Deps) -> Iterator[LiveJobs]:
 
 
 def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...], str]:
-    """Return the VMs, and the zones that cannot be reached.
+    """Return the VMs, the zones that cannot be reached, and Google's refusal to list them; empty:
+    it refused none.
 
     If Google cannot list all zones at once, only those of live jobs are listed: orphans elsewhere
     are found later.

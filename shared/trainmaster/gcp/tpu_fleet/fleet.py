@@ -55,6 +55,7 @@ GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
 """How long to wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
 FIRST_WORKER: Final = "0"
+"""Id of the first host of a slice in guest attributes."""
 
 _log = logging.getLogger(__name__)
 

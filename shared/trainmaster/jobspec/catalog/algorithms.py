@@ -42,18 +42,33 @@ class Algorithm:
 ALGORITHMS: Final = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("boosted_trees", "XGBOOST", "xgboost-3.2", ("boosted_trees",), gpus_max=0),
-        Algorithm("xgboost_dist", "XGBOOST", "xgboost-3.2", ("xgboost_dist",), is_distributed=True),
         Algorithm(
-            "linear_learner", "TENSORFLOW", "2.21", ("linear_learner_cpu", "linear_learner_gpu")
+            "boosted_trees",
+            framework="XGBOOST",
+            runtime="xgboost-3.2",
+            images=("boosted_trees",),
+            gpus_max=0,
+        ),
+        Algorithm(
+            "xgboost_dist",
+            framework="XGBOOST",
+            runtime="xgboost-3.2",
+            images=("xgboost_dist",),
+            is_distributed=True,
+        ),
+        Algorithm(
+            "linear_learner",
+            framework="TENSORFLOW",
+            runtime="2.21",
+            images=("linear_learner_cpu", "linear_learner_gpu"),
         ),
         Algorithm(
             "wide_deep_learner",
-            "TENSORFLOW",
-            "2.21",
-            ("wide_deep_learner_cpu", "wide_deep_learner_gpu"),
+            framework="TENSORFLOW",
+            runtime="2.21",
+            images=("wide_deep_learner_cpu", "wide_deep_learner_gpu"),
         ),
-        Algorithm("tab_net", "TENSORFLOW", "2.21", ("tab_net",)),
+        Algorithm("tab_net", framework="TENSORFLOW", runtime="2.21", images=("tab_net",)),
     )
 }
 ALGORITHM_OF_IMAGE: Final = {
@@ -62,7 +77,10 @@ ALGORITHM_OF_IMAGE: Final = {
 """Name of an image → its algorithm."""
 
 XGBOOST_ON_GPU: Final = Runtime(
-    "xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*")
+    "xgboost",
+    image=CONTAINER_HOST.image,
+    python="3.12",
+    packages=("xgboost==3.2.*", "scikit-learn==1.9.*"),
 )
 """What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost
 uses it.

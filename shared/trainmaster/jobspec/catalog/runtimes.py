@@ -56,9 +56,9 @@ _PYTORCH_ON_TPU: Final = ("torch==2.9.*", "torch_xla[tpu]==2.9.*", *SERVICE_PACK
 RUNTIMES: Final = {
     "2.21": Runtime(
         "tensorflow",
-        _CUDA,
-        "3.12",
-        with_service_packages("tensorflow==2.21.*", *_WITH_TENSORFLOW),
+        image=_CUDA,
+        python="3.12",
+        packages=with_service_packages("tensorflow==2.21.*", *_WITH_TENSORFLOW),
         # 2.5 GB more: the CUDA libraries.
         gpu_packages=with_service_packages("tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW),
         # The newest build for TPUs. The agent lets nothing replace it, also if tf_keras requires
@@ -68,32 +68,34 @@ RUNTIMES: Final = {
     # The versions of the image: only the service's packages are installed.
     "pytorch-2.9": Runtime(
         "pytorch",
-        _PYTORCH,
-        "3.12",
-        with_service_packages("torch==2.9.*", "torchvision==0.24.*", "torchaudio==2.9.*"),
+        image=_PYTORCH,
+        python="3.12",
+        packages=with_service_packages("torch==2.9.*", "torchvision==0.24.*", "torchaudio==2.9.*"),
         tpu_packages=_PYTORCH_ON_TPU,
     ),
     # The newest versions. torchaudio has no release after 2.11, which runs with every later torch.
     "pytorch-2.13": Runtime(
         "pytorch",
-        _PYTORCH,
-        "3.12",
-        with_service_packages("torch==2.13.*", "torchvision==0.28.*", "torchaudio==2.11.*"),
+        image=_PYTORCH,
+        python="3.12",
+        packages=with_service_packages(
+            "torch==2.13.*", "torchvision==0.28.*", "torchaudio==2.11.*"
+        ),
         tpu_packages=_PYTORCH_ON_TPU,
     ),
     # For CPUs, like its prebuilt images. On the local stack it runs in the environment of
     # scikit-learn: same image.
     "xgboost-3.2": Runtime(
         "xgboost",
-        f"{_DEBIAN}/debian-12",
-        "3.11",
-        with_service_packages("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
+        image=f"{_DEBIAN}/debian-12",
+        python="3.11",
+        packages=with_service_packages("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
     ),
     "scikit-learn-1.9": Runtime(
         "scikit-learn",
-        f"{_DEBIAN}/debian-12",
-        "3.11",
-        with_service_packages("scikit-learn==1.9.*"),
+        image=f"{_DEBIAN}/debian-12",
+        python="3.11",
+        packages=with_service_packages("scikit-learn==1.9.*"),
     ),
 }
 RUNTIME_DEFAULT: Final = "2.21"
@@ -103,7 +105,7 @@ TPU_PYTHON: Final = "3.10"
 Source: "TPU software versions".
 """
 
-CONTAINER_HOST: Final = Runtime("container", _CUDA, "3.12", ())
+CONTAINER_HOST: Final = Runtime("container", image=_CUDA, python="3.12", packages=())
 """Host of containers: the image has NVIDIA's driver and container toolkit.
 
 The agent adds a container engine.

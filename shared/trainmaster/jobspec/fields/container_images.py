@@ -15,6 +15,7 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 IMAGE_CHARS_MAX: Final = 500
+"""Characters of an image's name."""
 KERAS_3_SINCE: Final = (2, 16)
 """The first version of TensorFlow with Keras 3. Source: its release notes."""
 _IMAGE: Final = re.compile(
@@ -39,6 +40,7 @@ _REDUCTION_SERVER: Final = re.compile(
 
 
 def check_image(image: str, path: FieldPath, problems: Problems) -> None:
+    """Check the name of an image that a job runs as a container."""
     if _REDUCTION_SERVER.match(image):
         problem = (
             "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients"

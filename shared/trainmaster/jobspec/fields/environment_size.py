@@ -29,6 +29,11 @@ Source: execve(2), MAX_ARG_STRLEN, 32 pages of 4 KiB with the null byte at the e
 PROJECT_LENGTH_MAX: Final = 30
 """Longest project id. Source: Resource Manager, "Creating and managing projects"."""
 _LONGEST_TRIAL: Final = 1_000
+"""Number of a trial with the longest id."""
+_BYTES_PER_SPEC_BYTE: Final = 16
+"""More than a byte of the spec takes in a variable: at most 7 in JSON within JSON."""
+_BYTES_PER_REPLICA: Final = 200
+"""More than a replica's address takes: at most 140."""
 
 
 def check_environment_size(
@@ -45,17 +50,18 @@ def check_environment_size(
     The zone and the project's name are not known yet: the longest ones that are possible count.
     """
     replicas = sum(group.count for group in plan.groups)
-    if 16 * len(spec_json.encode()) + 200 * replicas < VARIABLE_BYTES_MAX // 2:
-        # An upper bound: a byte of the spec becomes at most 7 in JSON within JSON, and an address
-        # has at most 140. Almost all jobs end here.
-        return
+    bytes_at_most = _BYTES_PER_SPEC_BYTE * len(spec_json.encode()) + _BYTES_PER_REPLICA * replicas
+    if bytes_at_most < VARIABLE_BYTES_MAX // 2:
+        return  # as for almost all jobs
     longest_id = trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id
     cluster = _longest_cluster(longest_id, spec_json, plan)
-    name, size = "", 0
+    name = ""
+    size = 0
     for group in plan.groups:
         for variable, variable_bytes in _sizes(cluster, group).items():
             if variable_bytes > size:
-                name, size = variable, variable_bytes
+                name = variable
+                size = variable_bytes
     if size <= VARIABLE_BYTES_MAX:
         return
     problem = f"makes {name} {size} bytes long, and Linux allows a variable {VARIABLE_BYTES_MAX}"

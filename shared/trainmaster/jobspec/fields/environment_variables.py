@@ -53,6 +53,7 @@ ENGINE_VARIABLES: Final = re.compile(
 a file with one line for each. Source: shared/trainmaster/agent/program/container_program.py.
 """
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+"""Name of a variable."""
 _SECRET: Final = re.compile(
     r"(projects/[a-z0-9][a-z0-9:.-]{0,62}/secrets/)?"
     r"[A-Za-z0-9_-]{1,255}"
@@ -143,6 +144,7 @@ def check_lines(env: Mapping[str, str], path: FieldPath, problems: Problems) -> 
 
 
 def _check_line(name: str, value: str, path: FieldPath, problems: Problems) -> None:
+    """Check that a value which must be one line is one."""
     if ENGINE_VARIABLES.fullmatch(name) and ("\n" in value or "\r" in value):
         rule = f"must be a single line: container engines read {name} themselves"
         problems.add_text(path, rule, f"MY_{name}, a name that they do not read")

@@ -25,6 +25,7 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.jobspec.reading.read_model import read_model, with_lists
 
 CODE_MAX: Final = 255
+"""The largest exit code of a process."""
 _PATH: Final = (EXTENSION, "exitPolicy")
 _CODES: Final = re.compile(
     r"(?:(?P<task_type>[a-z]+):)?(?P<first>[0-9]{1,3})(?:-(?P<last>[0-9]{1,3}))?"
@@ -32,6 +33,7 @@ _CODES: Final = re.compile(
 
 
 def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
+    """Return the policy, and add the problems of its rules to `problems`."""
     rules: list[ExitRule] = []
     for action, items in (
         (ExitAction.FAIL, spec.fail),
@@ -66,7 +68,7 @@ def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
     """
     extension = document.get(EXTENSION, document)
     block = extension
-    if isinstance(extension, Mapping):
+    if isinstance(extension, Mapping):  # else `read_model` refuses it
         block = extension.get("exitPolicy", {} if EXTENSION in document else extension)
     problems = Problems()
     job = read_model(with_lists({EXTENSION: {"exitPolicy": block}}), problems)
@@ -76,13 +78,16 @@ def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
 
 
 def _parse_rule(item: str, action: ExitAction) -> ExitRule | None:
+    """Return the rule of `worker:64-80`; None: it is not legal."""
     match = _CODES.fullmatch(item.strip())
     if match is None:
         return None
     first = int(match["first"])
     last = int(match["last"] or first)
     task_type = match["task_type"]
-    if not 1 <= first <= last <= CODE_MAX or (task_type and task_type not in set(TaskType)):
+    is_range = 1 <= first <= last <= CODE_MAX
+    is_known_type = not task_type or task_type in set(TaskType)
+    if not is_range or not is_known_type:
         return None
     return ExitRule(first, last, action, (TaskType(task_type),) if task_type else ())
 

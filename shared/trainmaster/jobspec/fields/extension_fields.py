@@ -29,7 +29,7 @@ LEAVE_OUT: Final = "leave it out"
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
-_CAP: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
+_CAP: Final = re.compile(r"(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,2})?) ?(?P<currency>[A-Z]{3})")
 _MEANT_CAP: Final = re.compile(
     r"\$? ?(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,2})?) ?(?P<currency>[A-Za-z]{3})?\$?"
 )
@@ -62,7 +62,7 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     if requested is None:
         return None
     match = _CAP.fullmatch(requested)
-    amount = Decimal(match[1]) if match else ZERO
+    amount = Decimal(match["amount"]) if match else ZERO
     if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
         problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
@@ -73,7 +73,7 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
             example = f"{meant['amount']} {(meant['currency'] or 'USD').upper()}"
         problems.add(path, problem, example)
         return None
-    return Cap(Money(amount, match[2]))
+    return Cap(Money(amount, match["currency"]))
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
@@ -96,7 +96,7 @@ def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
 def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Problems) -> Plan:
     """Return the plan with which programs save when the end of a VM is announced.
 
-    Add a problem if a job without a peer channel requests `gang`.
+    Add a problem if a job requests `gang` whose agents have no channel to each other.
     """
     can_save_together = has_channel(plan)
     if requested is SaveOnNotice.GANG and not can_save_together:
@@ -110,7 +110,8 @@ def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Pr
 
 
 def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Problems) -> Plan:
-    """Return the plan with how long its programs may be still.
+    """Return the plan with how long its programs may be still: they print nothing, move no bytes
+    and compute hardly anything.
 
     Add a problem if `auto` is requested where nobody can tell that all programs are still.
     """
@@ -129,7 +130,8 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
 def with_kept_machines(
     plan: Plan, requested: int | None, resource: str | None, problems: Problems
 ) -> Plan:
-    """Return the plan of a job that takes and keeps machines.
+    """Return the plan of a job that takes machines which an earlier job has kept, and keeps its own
+    for a next job.
 
     Add a problem to a job that cannot. `resource`: the `persistentResourceId` of the job; None: it
     has none.

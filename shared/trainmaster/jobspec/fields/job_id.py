@@ -18,10 +18,13 @@ characters.
 """
 
 _SUFFIX_CHARS_MAX: Final = 64
+"""Characters of what follows a name, so that most of the name stays."""
 _DIGEST_CHARS: Final = 8
+"""Characters that stand for the letters which no id can have."""
 
 
 def check_job_id(job_id: str | None, problems: Problems) -> None:
+    """Add a problem if there is no id, or if it is not legal."""
     if job_id is None:
         problems.add(("jobId",), "is required", example_at(("jobId",)))
     elif not JOB_ID.fullmatch(job_id):

@@ -20,11 +20,13 @@ _VERSION: Final = re.compile(r"#([1-9][0-9]{0,18}|sha256=[0-9a-f]{64})$")
 _GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
 _FORBIDDEN: Final = re.compile(r"[\s*?\[\]#\\]")
 _URI_CHARS_MAX: Final = 1_024 + 256
+"""Characters of an object's name, and of its bucket's with `gs://`."""
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".whl", ".zip", ".tar.bz2", ".tar.xz", ".tar")
 _MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems) -> None:
+    """Check the addresses of the packages that pip installs: at least one, and none twice."""
     require(packages, path, problems)
     first_with_name: dict[str, int] = {}
     for index, uri in enumerate(packages):
@@ -49,6 +51,7 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
 
 
 def check_module(module: str | None, path: FieldPath, problems: Problems) -> None:
+    """Check the name of the module that `python -m` runs."""
     require(module, path, problems)
     if module is not None and not _MODULE.fullmatch(module):
         rule = "must be a dotted module name for python -m"
@@ -58,6 +61,7 @@ def check_module(module: str | None, path: FieldPath, problems: Problems) -> Non
 
 
 def check_directory(directory: str | None, path: FieldPath, problems: Problems) -> None:
+    """Check the address of a folder in Cloud Storage; None: the job has none."""
     if directory is not None and not _is_safe_uri(directory, _GCS_DIRECTORY):
         rule = "must be a Cloud Storage path (gs://bucket/path, without .. and wildcards)"
         problem = f"{rule}, not {quoted(directory)}{_describe_fault(directory)}"

@@ -24,6 +24,9 @@ from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 RUNTIME_PATH: Final[FieldPath] = (TRAINING_INPUT, "runtimeVersion")
 PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")
 LEGACY_KERAS: Final = "TF_USE_LEGACY_KERAS"
+"""Variable with which TensorFlow imports tf_keras, Keras 2, as `tf.keras`."""
+_SIMILAR: Final = 0.5
+"""Similarity, from 0 to 1, from which a version is suggested in place of an unknown one."""
 
 
 def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool) -> Runtime:
@@ -34,10 +37,10 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
     requested = training.runtime_version or RUNTIME_DEFAULT
     past = PAST_RUNTIMES.get(requested)
     if past is None and requested not in RUNTIMES:
-        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5)
+        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=_SIMILAR)
         known = f"{', '.join(RUNTIMES)}; past versions: {', '.join(PAST_RUNTIMES)}"
         problem = f"is not a known runtime version: {quoted(requested)} (known: {known})"
-        problems.add(RUNTIME_PATH, problem, nearest[0] if nearest else RUNTIME_DEFAULT)
+        problems.add(RUNTIME_PATH, problem, next(iter(nearest), RUNTIME_DEFAULT))
         return RUNTIMES[RUNTIME_DEFAULT]
     version = past.replaced_by if past else requested
     runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)

@@ -31,6 +31,10 @@ INTEGER_MAX: Final = 2**53
 DOUBLE_MAX: Final = 1e300
 """Low enough that the sum and the difference of two limits are finite."""
 
+EXAMPLES_MAX: Final = 20
+"""Values of a list that an example repeats."""
+NAME_CHARS_MAX: Final = 128
+
 RESUMED: Final[FieldPath] = (EXTENSION, "resumePreviousJobId")
 """Vertex AI has no field for the job that is resumed."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
@@ -122,12 +126,12 @@ def _check_name(
             "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it"
             " becomes the flag --NAME"
         )
-        example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
+        example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:NAME_CHARS_MAX] or "x"
         problems.add(path, f"{rule}; this is {quoted(name)}", example)
     elif name in first_with_name:
-        parameters = path[-3]  # the field with the list, as in `params[1].parameterName`
+        *_, list_name, _, _ = path  # as in `params[1].parameterName`
         problems.add(
-            path, f"is already the name of {parameters}[{first_with_name[name]}]", f"{name}_2"
+            path, f"is already the name of {list_name}[{first_with_name[name]}]", f"{name}_2"
         )
     first_with_name.setdefault(name or "", index)
 
@@ -153,7 +157,7 @@ def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
     elif len(values) > VALUES_MAX:
         problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
     elif list(values) != sorted(set(values)):
-        example = [_shortest(value) for value in sorted(set(values))][:20]
+        example = [_shortest(value) for value in sorted(set(values))][:EXAMPLES_MAX]
         problems.add(path, "must be strictly increasing", example)
     elif request.is_log and values[0] <= 0:
         problem = f"requires values above 0, and the first value is {format_number(values[0])}"

@@ -26,7 +26,9 @@ from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem
 from trainmaster.jobspec.reading.foreign_files import SKYPILOT, TITLES
 
 NAME_CHARS_MAX: Final = 100
+"""Characters of the task's name in the job id, which leaves room for the time."""
 _MACHINE: Final = "n1-standard-4"
+"""Stands in place of a machine that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def _job_file(task: Task, notes: Notes) -> dict[str, Any]:
 
 
 def _training_input(task: Task, notes: Notes) -> dict[str, Any]:
-    first = task.alternatives[0]
+    """Return the fields with the first alternative; `placement` has the others."""
+    first, *_ = task.alternatives
     machine = first.machine()
     if machine is None:
         notes.add("resources", f"no machine type has them: {_MACHINE} stands in its place")
@@ -104,17 +107,19 @@ def _training_input(task: Task, notes: Notes) -> dict[str, Any]:
 
 
 def _extension(task: Task) -> dict[str, Any]:
-    first = task.alternatives[0]
+    """Return the fields of `trainmaster`."""
+    first, *others = task.alternatives
     fields: dict[str, Any] = {}
     if first.zones and not _differ(task, "zones"):
         fields["zones"] = list(first.zones)
-    if first.spot == "all" and (len(task.alternatives) == 1 or not _is_spot_or_not(task)):
+    placement_sets_spot = bool(others) and _is_spot_or_not(task)
+    if first.spot == "all" and not placement_sets_spot:
         fields["spot"] = "all"
     if task.env:
         fields["env"] = dict(task.env)
     if task.reads_buckets:
         fields["gcs"] = True
-    if len(task.alternatives) > 1:
+    if others:
         key = "ordered" if task.is_ordered else "anyOf"
         fields["placement"] = {key: [_alternative(node, task) for node in task.alternatives]}
     elif len(first.regions) > 1:
@@ -144,6 +149,7 @@ def _alternative(node: Node, task: Task) -> dict[str, Any]:
 
 
 def _differ(task: Task, name: str) -> bool:
+    """Whether the alternatives have different values of the field `name` of `Node`."""
     return len({getattr(node, name) for node in task.alternatives}) > 1
 
 

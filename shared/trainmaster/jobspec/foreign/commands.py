@@ -14,6 +14,7 @@ from typing import Final
 
 from trainmaster.jobspec.foreign.task import Notes
 
+# Commands that install packages: those of pip's are named, what others install is not known.
 _PIP: Final = re.compile(r"(?:uv )?(?:python3? -m )?pip3? install\s+(.*)")
 _SYSTEM: Final = re.compile(r"(?:sudo )?(?:apt|apt-get|yum|conda|mamba|docker|dpkg)\b")
 _SHELL: Final = re.compile(r"[\n$`|&;<>*?(){}~]|^[A-Za-z_]\w*=|^(?:cd|export|source|set)\b")
@@ -24,6 +25,7 @@ _PEERS: Final = re.compile(
     r"""(?:"[^"]*"|'[^']*'|\S+)"""
 )
 """Arguments by which torchrun would find its peers. Here it reads them from its environment."""
+# Shell commands by which scripts find the address of the first node, and the number of nodes.
 _HEAD: Final = re.compile(
     r"""(?:`|\$\()\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*"""
     r"""head\s+-n?\s*1\s*(?:`|\))"""
@@ -33,6 +35,7 @@ _COUNT: Final = re.compile(
     r"""wc -l\s*(?:`|\))"""
 )
 _FOREIGN_VARIABLE: Final = re.compile(r"(?:SKYPILOT|DSTACK)_\w+")
+# Folder that a line enters; name and value of a variable that it sets.
 _ENTERED: Final = re.compile(r"cd\s+([^\s;&|]+)")
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*)$")
 
@@ -46,7 +49,8 @@ def join_lines(text: str) -> list[str]:
 
 def take_installation(lines: Iterable[str], path: str, notes: Notes) -> list[str]:
     """Name what installs packages, and return the other lines."""
-    others, packages = [], []
+    others: list[str] = []
+    packages: list[str] = []
     folder = PurePosixPath()  # from the job's folder
     for line in lines:
         entered = _ENTERED.match(line)
@@ -108,6 +112,7 @@ def program_of(lines: Sequence[str], nodes: int, gpus: int, notes: Notes) -> lis
 
 
 def _translate(line: str, nodes: int, gpus: int) -> str:
+    """Return the line with Trainmaster's variables, or values, in place of the other tool's."""
     line = _COUNT.sub(str(nodes), _HEAD.sub("$MASTER_ADDR", line))
     for pattern, replacement in (
         (r"SKYPILOT_NUM_NODES|DSTACK_NODES_NUM", str(nodes)),

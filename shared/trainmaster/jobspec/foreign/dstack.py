@@ -1,4 +1,8 @@
-"""Read a configuration of dstack."""
+"""Read a configuration of dstack.
+
+Fields are removed as they are read. What is left at the end has no counterpart here, and becomes a
+note to the user.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from trainmaster.jobspec.foreign.task import (
 )
 from trainmaster.jobspec.machines.selection import accelerator_of
 
+# Field without a counterpart → what to do instead.
 _TASK: Final = {
     "python": "the runtime has its Python; runtimeVersion chooses another one",
     "ports": "`trainmaster ssh` forwards a port",
@@ -36,11 +41,13 @@ _TASK: Final = {
     "fleets": "each job boots its own VMs",
     "priority": "set scheduling.priority",
 }
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _VENDORS: Final = ("nvidia", "google", "tpu")
+"""Words of a GPU that do not name its type."""
 
 
 def read_configuration(document: Mapping[str, Any], notes: Notes) -> Task:
+    """Return what the configuration asks for, and add to `notes` what the job file cannot say."""
     fields = dict(document)
     kind = fields.pop("type")
     if kind != "task":
@@ -123,7 +130,9 @@ def _read_gpu(value: object) -> _Gpu | None:
     if isinstance(value, Mapping):
         first = next(iter(texts_of(value.get("name"))), "")
         return _Gpu(first, int(least(value.get("count", 1)) or 1), least(value.get("memory")))
-    name, count, memory = "", 1, None
+    name = ""
+    count = 1
+    memory = None
     for word in str(value).split(":"):
         if re.fullmatch(r"\d+(?:\.\.\d*)?", word):
             count = int(least(word) or 1)
@@ -142,4 +151,5 @@ def _seconds(value: object, notes: Notes) -> int | None:
     if match is None:
         notes.add("max_duration", "set scheduling.maxRunningTime")
         return None
-    return int(match[1]) * _UNITS[match[2] or "s"]
+    number, unit = match.groups()
+    return int(number) * _SECONDS_PER_UNIT[unit or "s"]

@@ -1,4 +1,8 @@
-"""Read a task of SkyPilot."""
+"""Read a task of SkyPilot.
+
+Each `_take_…` removes the fields that it reads. What is left at the end has no counterpart here,
+and becomes a note to the user.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from trainmaster.jobspec.foreign.task import (
 )
 from trainmaster.jobspec.machines.selection import accelerator_of
 
+# Field without a counterpart → what to do instead.
 _TASK: Final = {
     "service": "only training is run here; Vertex AI, SkyPilot and dstack serve models",
     "volumes": "keep data in Cloud Storage, which programs read as /gcs/BUCKET",
@@ -37,6 +42,7 @@ _OTHER_CLOUD: Final = "is not Google Cloud"
 
 
 def read_task(document: Mapping[str, Any], notes: Notes) -> Task:
+    """Return what the task asks for, and add to `notes` what the job file cannot say."""
     fields = dict(document)
     resources = mapping_of(fields.pop("resources", None))
     image = _take_image(resources, notes)
@@ -116,23 +122,26 @@ def _take_env(fields: dict[str, Any], notes: Notes) -> dict[str, str]:
 
 
 def _take_alternatives(resources: dict[str, Any], notes: Notes) -> tuple[tuple[Node, ...], bool]:
-    """Return the machines that would do, and whether their order counts."""
+    """Return the machines that would do, at least one, and whether their order counts."""
     lists = {name: resources.pop(name, None) for name in ("ordered", "any_of")}
     accelerators = resources.get("accelerators")
     base = list(_nodes(resources, "resources", Node(), notes)) or [Node()]
     for name, items in lists.items():
         if isinstance(items, list) and items:
-            found = [
+            nodes = [
                 node
                 for index, item in enumerate(items)
                 for node in _nodes(mapping_of(item), f"resources.{name}[{index}]", base[0], notes)
             ]
-            return tuple(found) or (base[0],), name == "ordered"
+            return tuple(nodes) or (base[0],), name == "ordered"
     return tuple(base), isinstance(accelerators, list)
 
 
 def _nodes(resources: Mapping[str, Any], path: str, base: Node, notes: Notes) -> Iterator[Node]:
-    """Yield a node for each accelerator that would do; none in another cloud."""
+    """Yield a node for each accelerator that would do; none in another cloud.
+
+    `base`: what a node has that sets nothing else.
+    """
     fields = dict(resources)
     infra = text_of(fields.pop("infra", None))
     cloud, _, place = infra.partition("/")
@@ -147,9 +156,13 @@ def _nodes(resources: Mapping[str, Any], path: str, base: Node, notes: Notes) ->
     cpus = least(fields.pop("cpus", None))
     memory = text_of(fields.pop("memory", None))
     memory_gib = least(memory)
-    if memory_gib is not None and memory.endswith("x"):
+    is_per_cpu = memory.endswith("x")  # `4x`: GiB for each CPU
+    if memory_gib is not None and is_per_cpu:
         memory_gib *= cpus or Decimal(0)
-    spot = fields.pop("use_spot", None)
+    use_spot = fields.pop("use_spot", None)
+    spot = base.spot
+    if use_spot is not None:
+        spot = "all" if use_spot else "none"
     disk_gib = disk_of(fields.pop("disk_size", None))
     node = replace(
         base,
@@ -159,7 +172,7 @@ def _nodes(resources: Mapping[str, Any], path: str, base: Node, notes: Notes) ->
         disk_gib=disk_gib or base.disk_gib,
         regions=(region,) if region else base.regions,
         zones=(zone,) if zone else base.zones,
-        spot=base.spot if spot is None else "all" if spot else "none",
+        spot=spot,
     )
     accelerators = fields.pop("accelerators", None)
     notes.add_rest(fields, f"{path}.", _RESOURCES)
@@ -183,11 +196,9 @@ def _accelerators(value: object) -> Iterator[tuple[str, int]]:
             name, _, count = value.partition(":")
             yield name, int(least(count) or 1)
         case Mapping():
-            for name, count in value.items():
-                yield (
-                    str(name).partition(":")[0],
-                    int(least(str(name).partition(":")[2] or count) or 1),
-                )
+            for written, count in value.items():
+                name, _, count_in_name = str(written).partition(":")
+                yield name, int(least(count_in_name or count) or 1)
         case list():
             for item in value:
                 yield from _accelerators(item)

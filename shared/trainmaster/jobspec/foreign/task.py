@@ -1,4 +1,7 @@
-"""What a task of another tool asks for, in Trainmaster's terms, and what has no counterpart."""
+"""What a task of another tool asks for, in Trainmaster's terms, and what has no counterpart.
+
+`skypilot` and `dstack` make a `Task` of a file, and `answer` a job file of that.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,11 @@ NO_COUNTERPART: Final = "has no counterpart here"
 SECRET: Final = "name a version of Secret Manager in trainmaster.secrets"  # noqa: S105
 BUCKET: Final = re.compile(r"gs://([^/]+)(/.*)?")
 NODES_MAX: Final = 1_000
+"""Replicas that a job may have."""
 TPU_MACHINE: Final = "cloud_tpu"
+"""Machine type whose TPU the accelerator names."""
 DISK_GIB: Final = range(10, 65537)
+"""Sizes that a boot disk may have."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -92,7 +98,9 @@ class Task:
 
     name: str
     folder: str
+    """Folder with the program, which is submitted."""
     nodes: int
+    """Number of machines."""
     alternatives: tuple[Node, ...]
     """The machines that would do, at least one."""
     is_ordered: bool
@@ -103,16 +111,21 @@ class Task:
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     reads_buckets: bool = False
+    """Whether it mounts a bucket of Cloud Storage."""
     duration_s: int | None = None
+    """Time limit; None: there is none."""
 
 
 def least(value: object) -> Decimal | None:
     """Return the lower bound of `4`, `4+`, `16GB..`, `2..8` or `x86:4`; None: it has none."""
-    match = _NUMBER.search(str(value).rpartition(":")[2].partition("..")[0])
+    _, _, amount = str(value).rpartition(":")
+    lower, _, _ = amount.partition("..")
+    match = _NUMBER.search(lower)
     if match is None or isinstance(value, bool):
         return None
-    gib = Decimal(match[0])
-    return gib * 1024 if re.search(r"\d\s*TB", str(value), re.IGNORECASE) else gib
+    number = Decimal(match[0])
+    is_in_tib = re.search(r"\d\s*TB", str(value), re.IGNORECASE) is not None
+    return number * 1024 if is_in_tib else number
 
 
 def text_of(value: object) -> str:
@@ -139,6 +152,7 @@ def disk_of(value: object) -> int | None:
 
 
 def nodes_of(value: object, name: str, notes: Notes) -> int:
+    """Return the number of nodes of the field `name`; 1 if it is absent, or wrong, with a note."""
     if value is None:
         return 1
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= NODES_MAX:

@@ -43,12 +43,15 @@ STALL_S_MIN: Final = 60
 a minute.
 """
 STILL_S: Final = 600
-"""How long programs must be still before `stallTimeout: auto` ends them."""
+"""How long programs must print nothing, move no bytes and compute hardly anything before
+`stallTimeout: auto` ends them.
+"""
 
 
 STANDARD_QUEUE: Final = "STANDARD"
 """Cloud TPU queues the request for a slice, which costs what it costs without the queue."""
 NO_QUEUE: Final = "NONE"
+"""The slice is requested like a VM, without a queue."""
 _QUEUES: Final = (NO_QUEUE, STANDARD_QUEUE, *QUEUED_PRICES)
 QueueName = Annotated[
     str | None,

@@ -28,11 +28,14 @@ for provisioning and waiting.
 """
 
 _NUMBER_CHARS_MAX: Final = 40
+"""Characters of a number that an example repeats."""
 _CURRENCY: Final = "USD"
 """The currency in examples."""
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
+"""Whole seconds, and their decimals."""
 _UNSPECIFIED: Final = "_UNSPECIFIED"
+"""End of the name of an enum's default, which means that nothing is set."""
 
 
 class WrittenFloat(float):
@@ -107,7 +110,10 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
 
 
 def _unquoted(value: object, known: Iterable[str]) -> object:
-    """Return `on` or `off` for a boolean if that is one of the names: YAML 1.1 reads it as one."""
+    """Return `on` or `off` for a boolean if that is one of the names, else the value as it is.
+
+    YAML 1.1 reads these words without quotes as booleans.
+    """
     if not isinstance(value, bool):
         return value
     word = "on" if value else "off"
@@ -222,7 +228,10 @@ def _parse_boolean(value: object) -> object:
 
 
 def _parse_duration(value: object, alternatives: str = "") -> int | None:
-    """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema."""
+    """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema.
+
+    `alternatives`: what the field may have instead, for the message, such as ` or off`.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         reject(
             f"must be a duration, a string of seconds that ends in s, not {quoted(value)}",
@@ -236,8 +245,9 @@ def _parse_duration(value: object, alternatives: str = "") -> int | None:
         return reject(
             f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}"
         )
-    seconds = int(match[1])
-    has_fraction = int(match[2] or 0) > 0
+    whole_seconds, decimals = match.groups(default="0")
+    seconds = int(whole_seconds)
+    has_fraction = int(decimals) > 0
     return seconds + 1 if has_fraction else seconds
 
 

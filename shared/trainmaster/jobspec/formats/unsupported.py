@@ -28,6 +28,7 @@ class UnsupportedFeature:
     path: str
     """Glob pattern over canonical paths."""
     feature: str
+    """Its name in messages, after "requests"."""
     instead: str
     """What to do instead."""
     example: str = ""
@@ -50,95 +51,123 @@ _PARAMETERS: Final = "studySpec.parameters.*"
 UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
         "trainingTaskDefinition",
-        "another task than custom training",
-        "use a job of the SDK whose name begins with Custom",
-        f'trainingTaskDefinition: "{CUSTOM_TASK}"',
-        lambda value: value not in (None, CUSTOM_TASK),
+        feature="another task than custom training",
+        instead="use a job of the SDK whose name begins with Custom",
+        example=f'trainingTaskDefinition: "{CUSTOM_TASK}"',
+        is_requested=lambda value: value not in (None, CUSTOM_TASK),
     ),
     UnsupportedFeature(
         "inputDataConfig",
-        "a managed data set",
-        "pass its location in Cloud Storage as an argument",
-        _LEAVE_OUT,
+        feature="a managed data set",
+        instead="pass its location in Cloud Storage as an argument",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "modelToUpload",
-        "the upload of a model",
-        "leave out model_serving_container_image_uri, and read the model below AIP_MODEL_DIR",
-        _LEAVE_OUT,
+        feature="the upload of a model",
+        instead=(
+            "leave out model_serving_container_image_uri, and read the model below AIP_MODEL_DIR"
+        ),
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
-        "modelId", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT
+        "modelId",
+        feature="the upload of a model",
+        instead="save it below AIP_MODEL_DIR",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
-        "parentModel", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT
+        "parentModel",
+        feature="the upload of a model",
+        instead="save it below AIP_MODEL_DIR",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         f"{_PARAMETERS}.conditionalParameterSpecs",
-        "conditional parameters",
-        "list all parameters",
-        _LEAVE_OUT,
+        feature="conditional parameters",
+        instead="list all parameters",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "studySpec.metrics.*.safetyConfig",
-        "a safety metric",
-        "trials are compared by one metric",
-        _LEAVE_OUT,
+        feature="a safety metric",
+        instead="trials are compared by one metric",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "studySpec.studyStoppingConfig",
-        "automatic stopping of the study",
-        "set maxTrialCount",
-        _LEAVE_OUT,
+        feature="automatic stopping of the study",
+        instead="set maxTrialCount",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "*.enableWebAccess",
-        "an interactive shell in the browser",
-        "trainmaster ssh, which opens a shell while the job runs",
+        feature="an interactive shell in the browser",
+        instead="trainmaster ssh, which opens a shell while the job runs",
     ),
     UnsupportedFeature(
         "*.enableDashboardAccess",
-        "a dashboard in the browser",
-        "trainmaster ssh, which runs commands on its VM",
+        feature="a dashboard in the browser",
+        instead="trainmaster ssh, which runs commands on its VM",
     ),
     UnsupportedFeature(
-        "jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT
+        "jobSpec.reservedIpRanges",
+        feature="reserved IP ranges",
+        instead="VMs use those of the network",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "jobSpec.pscInterfaceConfig",
-        "a Private Service Connect interface",
-        "set network",
-        _LEAVE_OUT,
+        feature="a Private Service Connect interface",
+        instead="set network",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "jobSpec.tensorboard",
-        "a managed TensorBoard",
-        "trainmaster tensorboard, which shows AIP_TENSORBOARD_LOG_DIR",
+        feature="a managed TensorBoard",
+        instead="trainmaster tensorboard, which shows AIP_TENSORBOARD_LOG_DIR",
     ),
     UnsupportedFeature(
-        "jobSpec.experiment", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT
+        "jobSpec.experiment",
+        feature="Vertex AI Experiments",
+        instead="log to them from the program",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
-        "jobSpec.experimentRun", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT
+        "jobSpec.experimentRun",
+        feature="Vertex AI Experiments",
+        instead="log to them from the program",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
-        "jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT
+        "jobSpec.models",
+        feature="a mapping of models",
+        instead="pass their paths as arguments",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         "jobSpec.protectedArtifactLocationId",
-        "protected artifacts",
-        "write to Cloud Storage",
-        _LEAVE_OUT,
+        feature="protected artifacts",
+        instead="write to Cloud Storage",
+        example=_LEAVE_OUT,
     ),
-    UnsupportedFeature(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
     UnsupportedFeature(
-        f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT
+        f"{_POOL}.nfsMounts",
+        feature="an NFS mount",
+        instead="read from Cloud Storage",
+        example=_LEAVE_OUT,
+    ),
+    UnsupportedFeature(
+        f"{_POOL}.lustreMounts",
+        feature="a Lustre mount",
+        instead="read from Cloud Storage",
+        example=_LEAVE_OUT,
     ),
     UnsupportedFeature(
         f"{_POOL}.machineSpec.gpuPartitionSize",
-        "a part of a GPU",
-        "request a smaller GPU",
-        _LEAVE_OUT,
+        feature="a part of a GPU",
+        instead="request a smaller GPU",
+        example=_LEAVE_OUT,
     ),
 )
 _ROWS: Final[dict[object, list[UnsupportedFeature]]] = {}
@@ -157,7 +186,8 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
     for path, value in _walk(dumped, ()):
-        for row in _ROWS.get(path[-1], ()):
+        *_, name = path
+        for row in _ROWS.get(name, ()):
             is_of_field = fnmatchcase(".".join(map(str, path)), row.path)
             if not is_of_field or not row.is_requested(value):
                 continue

@@ -28,9 +28,11 @@ from trainmaster.jobspec.machines.selection import (
 DEFAULT: Final = "n1-standard-4"
 """Suggested if no machine type is like what the job names."""
 SUGGESTIONS_MAX: Final = 3
+"""Machine types that a message suggests."""
 _SIMILAR: Final = 0.6
 """Least likeness of two names, of `difflib`."""
 _GPUS_MAX: Final = 16
+"""GPUs of the largest machine type."""
 _SERIES: Final = ("n2", "n2d", "n4", "n4d", "c4", "c4d", "t2d")
 _SIZES_OF_SERIES: Final = (2, 4, 8, 16, 32, 48)
 """vCPUs with which each of these series has machine types.
@@ -46,6 +48,18 @@ _GPU: Final = re.compile(
     r"(?P<gpu>[a-z][a-z0-9 _-]*?)"
     r"(?: ?[:x*=] ?(?P<after>\d{1,2}))?"
 )
+
+
+class _Distance(NamedTuple):
+    """How far a machine type is from the requested one. The first field that differs decides."""
+
+    is_other_family: bool
+    is_other_kind: bool
+    """Of another kind, such as standard or highmem."""
+    is_smaller: bool
+    size_difference: int
+    unlikeness: float
+    """Of the families' names."""
 
 
 class GpuMachine(NamedTuple):
@@ -119,20 +133,21 @@ def _type_name(family: Family, size: int) -> str:
     return f"{family.name}-{size}{'g' if family.name.endswith('gpu') else ''}"
 
 
-def _differs_by(
-    family: Family, name: str, size: int, candidate: int
-) -> tuple[bool, bool, bool, int, float]:
-    """Return how far a machine type is from the requested family and size; least is nearest.
-
-    Another kind (standard, highmem, …) is further than another size, and a smaller machine is
-    further than a larger one.
+def _differs_by(family: Family, name: str, size: int, candidate: int) -> _Distance:
+    """Return how far the machine type of `family` and the size `candidate` is from the requested
+    family `name` and `size`.
     """
-    likeness = SequenceMatcher(None, name, family.name).ratio()
-    is_other_kind = _similarity_of_kinds(family.name, name) < _SIMILAR
-    is_smaller = candidate < size
-    return (family.name != name, is_other_kind, is_smaller, abs(candidate - size), -likeness)
+    return _Distance(
+        is_other_family=family.name != name,
+        is_other_kind=_similarity_of_kinds(family.name, name) < _SIMILAR,
+        is_smaller=candidate < size,
+        size_difference=abs(candidate - size),
+        unlikeness=-SequenceMatcher(None, name, family.name).ratio(),
+    )
 
 
 def _similarity_of_kinds(family: str, name: str) -> float:
-    kind = family.partition("-")[2]
-    return SequenceMatcher(None, kind, name.partition("-")[2]).ratio()
+    """Return how alike the parts of two families' names after the series are, from 0 to 1."""
+    _, _, kind = family.partition("-")
+    _, _, named_kind = name.partition("-")
+    return SequenceMatcher(None, kind, named_kind).ratio()

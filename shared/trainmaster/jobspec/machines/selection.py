@@ -1,6 +1,6 @@
-"""Machines for who names none: the smallest one with given resources, or with a GPU's name.
+"""Select a machine where none is named: the smallest one with given resources or GPUs.
 
-Other tools' tasks, Kubernetes' pods and wrong machine types ask for them.
+Tasks of other tools, pods of Kubernetes and messages about wrong machine types need it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ CPU_LEAST: Final = 4
 MEMORY_GIB_LEAST: Final = 15
 """Resources are lower bounds: even a small demand gets an n1-standard-4, as the tier BASIC."""
 _LARGE_A100_GIB: Final = 80
+"""Memory of the larger A100; the smaller one has 40 GiB."""
 _GPUS: Final = {re.sub(r"NVIDIA_|TESLA_|_|80GB$|141GB$", "", name): name for name in GPU_NAMES} | {
     "A10080GB": "NVIDIA_A100_80GB",
     "A100": "NVIDIA_TESLA_A100",
@@ -114,7 +115,8 @@ def accelerator_of(name: str, count: int, memory_gib: Decimal | None = None) -> 
     """Return the accelerator that another tool names; None: Compute Engine has none of it."""
     tpu = _TPU.fullmatch(name.strip())
     if tpu:
-        return Accelerator(_TPU_TYPES[tpu[1].lower()], int(tpu[2]))
+        generation, size = tpu.groups()
+        return Accelerator(_TPU_TYPES[generation.lower()], int(size))
     key = re.sub(r"^NVIDIA(TESLA)?|[^A-Z0-9]", "", re.sub(r"[^A-Z0-9]", "", name.upper()))
     if key == "A100" and memory_gib is not None and memory_gib >= _LARGE_A100_GIB:
         key = "A10080GB"

@@ -92,6 +92,7 @@ class HardwareResolver:
         return TaskGroup(role.task_type, role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
+        """Refuse a name that is no machine type which jobs can use, and name a similar one."""
         of_gpu = machine_of_gpu(name)
         if of_gpu is not None:
             self._refuse_accelerator(name, of_gpu)
@@ -135,8 +136,7 @@ class HardwareResolver:
         fields = dict(zip(names, (accelerator_type, count), strict=True))
         if paths.accelerator == paths.accelerator_type:
             return yaml_line(fields)
-        holders = paths.accelerator[-2:]
-        outer, inner = (str(step) for step in holders)
+        *_, outer, inner = map(str, paths.accelerator)  # such as masterConfig.acceleratorConfig
         return yaml_line({outer: {inner: fields}})
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:

@@ -17,7 +17,9 @@ from trainmaster.jobspec.manifests.pod_fields import EnvVarFields
 from trainmaster.jobspec.manifests.volumes import CREDENTIALS
 
 MASTER: Final = "$(MASTER_ADDR)"
+"""Reference to the address of the primary, the replica whose success is the job's."""
 RANK: Final = "$(RANK)"
+"""Reference to the rank of the replica."""
 INDEX_FIELDS: Final = (
     "metadata.annotations['batch.kubernetes.io/job-completion-index']",
     "metadata.labels['batch.kubernetes.io/job-completion-index']",

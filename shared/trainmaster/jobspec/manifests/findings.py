@@ -20,6 +20,7 @@ from trainmaster.jobspec.problems import InvalidJob, Problem, quoted
 
 _LEAVE_OUT: Final = "leave it out"
 _REQUESTED_CHARS_MAX: Final = 120
+"""Characters of a requested value that a substitution repeats."""
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -90,6 +91,7 @@ class Findings:
         return self._validate(known, path, level)
 
     def refuse(self, path: str, problem: str, example: str) -> None:
+        """Add a problem: what is wrong with the field at `path`, and what would be right."""
         self.problems.append(Problem(self._written(path), problem, example))
 
     def drop(self, path: str, value: object, reason: str) -> None:

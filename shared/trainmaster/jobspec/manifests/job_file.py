@@ -25,6 +25,7 @@ from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.parse_document import parse_document
 
 ANNOTATION: Final = "trainmaster"
+"""Annotation of a manifest with the fields that only Trainmaster has."""
 ANNOTATION_PATH: Final = f"metadata.annotations.{ANNOTATION}"
 
 

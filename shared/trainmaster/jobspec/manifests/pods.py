@@ -42,11 +42,13 @@ class Pod:
     path: str
     """Path of the pod's spec in the manifest."""
     container_path: str
+    """Path of the container that runs the program."""
     container: Mapping[str, Any]
     """A `containerSpec`."""
     machine: Mapping[str, Any]
     """A `machineSpec`."""
     disk: Mapping[str, Any] | None = None
+    """A `diskSpec`; None: the default."""
     spot: bool = False
     region: str | None = None
     zone: str | None = None
@@ -100,8 +102,10 @@ def _effective_requests(resources: Resources) -> dict[str, Any]:
 
     Requests of CPU and memory may be smaller than their limits.
     """
-    own = {name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")}
-    return {**resources.requests, **resources.limits, **own}
+    requested = {
+        name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")
+    }
+    return {**resources.requests, **resources.limits, **requested}
 
 
 def _check_quantities(resources: Resources, path: str, findings: Findings) -> None:
@@ -121,8 +125,8 @@ def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> i
             f"{path}.containers", "is required", f"containers: [{{name: {name}, image: …}}]"
         )
         return None
-    found = [container.get("name") for container in pod.containers]
-    program = found.index(name) if name in found else 0
+    names = [container.get("name") for container in pod.containers]
+    program = names.index(name) if name in names else 0
     for index in range(len(pod.containers)):
         if index != program:
             problem = (

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 
+# Texts of fields that several kinds of manifests have: why one has no effect, what to do instead.
 CLEAN: Final = "VMs are always deleted when a job has ended; its logs and its record stay."
 
 NOT_SUSPENDED: Final = "a job cannot be created suspended; submit it when it may run"

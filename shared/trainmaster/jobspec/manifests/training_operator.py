@@ -35,14 +35,16 @@ from trainmaster.jobspec.manifests.torch_environment import (
 )
 
 POLICIES: Final = ("Always", "OnFailure", "Never", "ExitCode")
+"""Restart policies of the operator."""
 _COUNT_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The differences between the kinds."""
+    """What differs between the kinds of manifests."""
 
     replicas_field: str
+    """Field of `spec` with the pods of each replica type."""
     container: str
     """Name of the container that runs the program."""
     restart_policy: str
@@ -52,16 +54,34 @@ class Kind:
 
 
 PYTORCH: Final = Kind(
-    "pytorchReplicaSpecs", "pytorch", "OnFailure", {"Master": "chief", "Worker": "worker"}
+    replicas_field="pytorchReplicaSpecs",
+    container="pytorch",
+    restart_policy="OnFailure",
+    types={"Master": "chief", "Worker": "worker"},
 )
 TENSORFLOW: Final = Kind(
-    "tfReplicaSpecs",
-    "tensorflow",
-    "Never",
-    {"Chief": "chief", "Master": "chief", "Worker": "worker", "PS": "ps", "Evaluator": "evaluator"},
+    replicas_field="tfReplicaSpecs",
+    container="tensorflow",
+    restart_policy="Never",
+    types={
+        "Chief": "chief",
+        "Master": "chief",
+        "Worker": "worker",
+        "PS": "ps",
+        "Evaluator": "evaluator",
+    },
 )
 XGBOOST: Final = Kind(
-    "xgbReplicaSpecs", "xgboost", "Never", {"Master": "chief", "Worker": "worker"}
+    replicas_field="xgbReplicaSpecs",
+    container="xgboost",
+    restart_policy="Never",
+    types={"Master": "chief", "Worker": "worker"},
+)
+MPI: Final = Kind(
+    replicas_field="mpiReplicaSpecs",
+    container="mpi",
+    restart_policy="Never",
+    types={"Launcher": "chief", "Worker": "worker"},
 )
 
 
@@ -87,6 +107,7 @@ class JobFields(Level):
 
 
 def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
+    """Convert a PyTorchJob. An elastic policy becomes the job's smallest number of replicas."""
     fields = _read_fields(
         manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy"
     )
@@ -118,6 +139,7 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
 
 
 def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestContent:
+    """Convert a TFJob."""
     fields = _read_fields(
         manifest, findings, "tfReplicaSpecs", "successPolicy", "enableDynamicWorker"
     )
@@ -148,6 +170,7 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
 
 
 def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
+    """Convert an XGBoostJob, which has a master."""
     fields = _read_fields(manifest, findings, "xgbReplicaSpecs")
     counts = _counts(fields.xgb_replica_specs, XGBOOST, findings)
     if "Master" not in counts:
@@ -161,7 +184,10 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
 
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
-    """Return the fields of `spec`; those of other kinds are refused."""
+    """Return the fields of `spec`.
+
+    `own`: the names that only this kind of manifest has; those of other kinds are refused.
+    """
     kept: dict[str, Any] = {}
     for name, value in manifest.spec.items():
         if name in ("runPolicy", *UNDER_SPEC, *own):
@@ -211,7 +237,12 @@ def _roles(
     injected: Mapping[str, str],
     findings: Findings,
 ) -> list[Role]:
-    counts = _counts(specs, kind, Findings())  # the caller has reported the problems
+    """Return the roles of the replica types. Without a chief, worker 0 becomes one: the primary,
+    whose success is the job's.
+
+    `injected`: variables that the operator sets.
+    """
+    counts = _counts(specs, kind, Findings())  # drops the problems: the caller has reported them
     chiefs = [name.lower() for name in counts if kind.types[name] == "chief"]
     primary = chiefs[0] if chiefs else "worker"
     types = "|".join(name.lower() for name in kind.types)
@@ -273,9 +304,8 @@ class MpiFields(Level):
 
 def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
     """Convert an MPIJob of one worker: mpirun starts all its processes on the worker's machine."""
-    kind = Kind("mpiReplicaSpecs", "mpi", "Never", {"Launcher": "chief", "Worker": "worker"})
     fields = findings.read(manifest.spec, "spec", MpiFields)
-    counts = _counts(fields.mpi_replica_specs, kind, findings)
+    counts = _counts(fields.mpi_replica_specs, MPI, findings)
     workers = counts.get("Worker", 0)
     if fields.run_launcher_as_worker:
         workers += 1
@@ -287,11 +317,12 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
         problem = f"leads to {workers} workers; mpirun on several machines needs SSH between them"
         example = "one worker with all GPUs, or a PyTorchJob"
         findings.refuse("spec.mpiReplicaSpecs.Worker.replicas", problem, example)
-    roles = _roles(manifest, fields.mpi_replica_specs, kind, {}, findings)
+    roles = _roles(manifest, fields.mpi_replica_specs, MPI, {}, findings)
     by_type = {role.task_type: role for role in roles}
     launcher = by_type.get("chief")
     worker = by_type.get("worker")
     if launcher and worker:
+        # The launcher's own machine is not used, so that nothing is substituted for it.
         unused = f"{launcher.pod.container_path}.resources"
         findings.substitutions[:] = [
             item for item in findings.substitutions if item["field"] != unused

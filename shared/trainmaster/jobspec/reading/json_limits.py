@@ -13,7 +13,11 @@ from typing import Any, Final
 from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, quoted
 
 DEPTH_MAX: Final = 32
+"""Levels of lists and mappings: all later steps may recurse."""
 NODES_MAX: Final = 50_000
+"""Values of a document in all."""
+_PATH_CHARS_MAX: Final = 200
+"""Characters of a path in a message."""
 _INT64: Final = range(-(2**63), 2**63)
 JOB_EXAMPLE: Final = "jobId: digits_1, trainingInput: {region: us-central1, …}"
 
@@ -50,6 +54,8 @@ def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tup
 
 
 class _Copier:
+    """Copies a document, and collects the problems of its values."""
+
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self._nodes = 0
@@ -116,7 +122,7 @@ class _Copier:
 
     def _check_depth(self, path: str, depth: int) -> None:
         if depth > DEPTH_MAX:
-            problem = f"is nested more than {DEPTH_MAX} levels deep, in {path[:200]}"
+            problem = f"is nested more than {DEPTH_MAX} levels deep, in {path[:_PATH_CHARS_MAX]}"
             raise invalid(problem, "trainingInput: {args: []}")
 
     def _drop(self, path: str, problem: str, example: str) -> object:

@@ -22,6 +22,7 @@ from trainmaster.jobspec.reading.json_limits import (
 )
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
+"""Larger documents are not parsed: a job file has some kilobytes."""
 _COMMENTS: Final = ("//", "/*", "#")
 _STRING_OR_LAST_COMMA: Final = re.compile(
     r"""(?P<string> " (?:[^"\\]++ | \\.)*+ (?:"|\\?\Z) ) | ,(?=\s*[}\]])""", re.VERBOSE | re.DOTALL

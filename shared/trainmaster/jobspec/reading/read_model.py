@@ -1,6 +1,9 @@
 """Read a plain document into its model: first the names, then the types.
 
-Fields with a problem are left out.
+Fields with a problem are left out. `accept` calls `with_lists` and then `read_model`.
+
+The body of a document is the object below `trainingInput`, `jobSpec` or the like. Some kinds of
+documents may have its fields at the top level instead: a bare body.
 
 Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the
 latter. Unknown names are refused: a typo in an optional field must not cost a night of training
@@ -40,6 +43,8 @@ from trainmaster.jobspec.reading.document_kinds import (
 )
 from trainmaster.jobspec.reading.foreign_names import meaning_of
 
+_SIMILAR: Final = 0.7
+"""Similarity, from 0 to 1, from which an unknown name is taken for a misspelled one."""
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 
 _TYPE_NAMES: Final = {
@@ -54,7 +59,7 @@ def read_model(
 ) -> AiPlatformJob | VertexCustomJob:
     """Return the job without the fields that have a problem, and add the problems to `problems`."""
     kind = detect_kind(document)
-    names = _NameReader(kind, problems)
+    reader = _NameReader(kind, problems)
     bare = kind.bare_body(document)
     rest = {name: value for name, value in document.items() if name not in bare}
     if bare:
@@ -63,9 +68,9 @@ def read_model(
             problems.add_of_document(_misplaced(bare, kind))
     if kind.sent_body != kind.body:
         problems.names[(kind.body,)] = kind.sent_body  # how to show it where it is missing
-    canonical = names.canonicalize(rest, kind.model, ())
+    canonical = reader.canonicalize(rest, kind.model, ())
     if bare:
-        canonical[kind.body] = names.canonicalize(bare, kind.body_model, (kind.body,))
+        canonical[kind.body] = reader.canonicalize(bare, kind.body_model, (kind.body,))
     job = _validate(canonical, kind.model, problems)
     if not isinstance(job, AiPlatformJob | VertexCustomJob):
         raise TypeError(f"{kind.model} is not the model of a document")
@@ -91,7 +96,8 @@ def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str,
     for name, value in written.items():
         canonical = names.get(name, "")
         is_single = canonical in lists and value is not None and not isinstance(value, list)
-        is_item = isinstance(value, dict) is lists.get(canonical)  # another type is refused later
+        # `lists` says whether items are objects; a value of another type is refused later.
+        is_item = isinstance(value, dict) is lists.get(canonical)
         listed = [value] if is_single and is_item else value
         inner = models.get(canonical)
         match listed:
@@ -155,6 +161,11 @@ class _NameReader:
     def _canonical_value(
         self, value: object, model: type[WireModel] | None, path: FieldPath
     ) -> object:
+        """Return the value with canonical names.
+
+        `model`: that of the field, or of the items of a list; None: the field has no names in it. A
+        model with a shorthand may be written as the value of that one field.
+        """
         match value:
             case _ if model is None or value is None:
                 return value
@@ -270,7 +281,7 @@ class _NameReader:
 def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
     by_lower_case = {known_name.lower(): known_name for known_name in known}
     nearest = difflib.get_close_matches(
-        name.replace("_", "").lower(), by_lower_case, n=1, cutoff=0.7
+        name.replace("_", "").lower(), by_lower_case, n=1, cutoff=_SIMILAR
     )
     return by_lower_case[nearest[0]] if nearest else None
 
@@ -316,14 +327,15 @@ def _describe(detail: ErrorDetails) -> tuple[str, object]:
 def _leave_out(canonical: dict[str, object], path: FieldPath) -> None:
     """Remove the innermost named field on the path: a list with a wrong item goes as a whole."""
     holder: object = canonical
-    field: tuple[dict[str, object], str] | None = None
+    innermost: tuple[dict[str, object], str] | None = None  # the object with the field, its name
     for step in path:
         if isinstance(holder, dict):
-            field = (holder, str(step))
+            innermost = (holder, str(step))
             holder = holder.get(str(step))
         elif isinstance(holder, list) and isinstance(step, int) and step < len(holder):
             holder = holder[step]
         else:
             break
-    if field is not None:
-        field[0].pop(field[1], None)
+    if innermost is not None:
+        fields, name = innermost
+        fields.pop(name, None)

@@ -25,6 +25,8 @@ from trainmaster.jobspec.reading.json_limits import (
     too_deep,
 )
 
+_NODES_AND_HEIGHT_OF_SCALAR: Final = (1, 0)
+"""A scalar is one node, and holds no other."""
 _TAGS: Final = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq")))
 
 
@@ -72,7 +74,8 @@ def _only_document(documents: list[object], text: str, name: str) -> object:
     starts = [
         event.start_mark for event in yaml.parse(text) if isinstance(event, yaml.DocumentStartEvent)
     ]
-    where = _where(name, starts[1])
+    _, second, *_ = starts
+    where = _where(name, second)
     raise invalid(
         f"{where}: is another document; the file has {len(documents)}, a job file one",
         "a file for each job",
@@ -89,6 +92,7 @@ class _Collection:
     """A list or a mapping that is not complete."""
 
     anchor: str | None
+    """Name by which aliases repeat it; None: it has none."""
     is_mapping: bool
     first_node: int
     """Number of nodes before it."""
@@ -96,6 +100,7 @@ class _Collection:
     depth_max: int
     """Depth of its innermost node so far."""
     children: int = 0
+    """Nodes directly in it so far; in a mapping, names and values take turns."""
     names: set[str] = field(default_factory=set)
     """Names of a mapping so far."""
 
@@ -115,7 +120,7 @@ class _Check:
         """Anchor → number of nodes and height of what it names; None: it is not complete."""
 
     def add(self, event: yaml.Event) -> None:
-        """Raises InvalidJob or MarkedYAMLError."""
+        """Check the next event of the parser. Raises InvalidJob or MarkedYAMLError."""
         if isinstance(event, yaml.NodeEvent):
             self._add_node(event)
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -127,7 +132,7 @@ class _Check:
         where = _where(self._name, event.start_mark)
         _check_tag(event, where)
         self._check_name(event)
-        size, height = (1, 0)
+        size, height = _NODES_AND_HEIGHT_OF_SCALAR  # a collection grows by its own nodes
         if isinstance(event, yaml.AliasEvent):
             size, height = self._size_of_alias(event.anchor, where)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -138,7 +143,7 @@ class _Check:
             )
         if event.anchor is not None and not isinstance(event, yaml.AliasEvent):
             is_scalar = isinstance(event, yaml.ScalarEvent)
-            self._anchors[event.anchor] = (1, 0) if is_scalar else None
+            self._anchors[event.anchor] = _NODES_AND_HEIGHT_OF_SCALAR if is_scalar else None
         self._nodes += size
         if self._open:
             self._open[-1].depth_max = max(self._open[-1].depth_max, len(self._open) + height)
@@ -154,7 +159,7 @@ class _Check:
         The composer refuses an alias that nothing defines.
         """
         self.has_aliases = True
-        named = self._anchors.get(str(anchor), (1, 0))
+        named = self._anchors.get(str(anchor), _NODES_AND_HEIGHT_OF_SCALAR)
         if named is None:
             raise invalid(f"{where}: the alias *{anchor} contains itself", "write the value out")
         return named
@@ -165,7 +170,7 @@ class _Check:
             return
         mapping = self._open[-1]
         mapping.children += 1
-        is_name = mapping.children % 2 == 1
+        is_name = mapping.children % 2 == 1  # the first, third, … node
         if not is_name or not isinstance(event, yaml.ScalarEvent):
             return
         if event.value in mapping.names:
@@ -217,6 +222,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+# The type of a scalar without quotes: the pattern of its text, and the characters it begins with.
 for _tag, _pattern, _first in (
     (
         "bool",

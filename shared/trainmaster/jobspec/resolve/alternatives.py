@@ -2,7 +2,8 @@
 
 Each alternative is the job with some fields replaced. It is resolved and checked as such a job
 would be, and its problems have the paths of the alternative. A candidate is one zone of one
-alternative.
+alternative. Candidates are requested in the order of their ranks, which are replaced for `anyOf`
+where prices are known. `accept` calls `with_alternatives` with the plan of the job without them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 ALTERNATIVES_MAX: Final = 16
 CANDIDATES_MAX: Final = 64
+"""Candidates are stored with the job, and one after another is requested."""
 ANY: Final = "any"
+"""Value of `regions` that stands for all regions of the installation."""
+ANY_OF: Final = "anyOf"
+"""Name of a list whose candidates are requested by price; the other one, `ordered`, by order."""
 PLACEMENT: Final[FieldPath] = (EXTENSION, "placement")
 
 
@@ -48,12 +53,13 @@ def with_alternatives(
     `installed`: the regions that `any` means; empty: not known.
     """
     placement = extension.placement
-    listed = None if placement is None else _listed(placement, problems)
+    listed = None if placement is None else _read_list(placement, problems)
     # Roles without hardware, and jobs without zones, have problems that are noted already.
     is_incomplete = len(plan.groups) < len(spec.roles) or not plan.where.zones
     if placement is None or listed is None or is_incomplete:
         return plan
-    if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
+    has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
+    if has_wrong_data:
         problems.add(
             (*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set"
         )
@@ -70,10 +76,11 @@ def with_alternatives(
         resolver = _Resolver(plan, spec, extension, alternative, path, tuple(installed), problems)
         option = resolver.option()
         options.append(option)
-        found, is_ordered = resolver.zones(_tpus(option.groups))
-        zones += found
+        own_zones, is_ordered = resolver.zones(_tpus(option.groups))
+        zones += own_zones
+        # After all candidates of the alternatives before; zones without an order share one rank.
         rank = candidates[-1].rank + 1 if candidates else 0
-        for _ in found:
+        for _ in own_zones:
             candidates.append(Candidate(index, rank))
             if is_ordered:
                 rank += 1
@@ -85,7 +92,7 @@ def with_alternatives(
         zones=tuple(zones) or plan.where.zones,
         options=tuple(options) if zones else (),
         candidates=tuple(candidates),
-        cheapest_first=name == "anyOf",
+        cheapest_first=name == ANY_OF,
         has_rounds=_changes_synchrony(plan, options),
     )
     return replace(plan, where=where)
@@ -94,7 +101,7 @@ def with_alternatives(
 def _check_options(
     options: Sequence[Option], candidates: int, path: FieldPath, problems: Problems
 ) -> None:
-    """Check the alternatives together. `path`: that of their list."""
+    """Check the alternatives together. `candidates`: their number. `path`: that of the list."""
     if all(option.after_s for option in options):
         problem = "has only alternatives with `after`: nothing could be requested at first"
         problems.add_text(path, problem, "one without")
@@ -104,7 +111,8 @@ def _check_options(
             f" {CANDIDATES_MAX}"
         )
         problems.add_text(path, problem, "fewer regions, or zones in place of regions")
-    if len({tuple(group.tpu for group in option.groups) for option in options}) > 1:
+    slices_differ = len({tuple(group.tpu for group in option.groups) for option in options}) > 1
+    if slices_differ:
         slices: list[str] = []
         for option in options:
             slices += [tpu.type for tpu in _tpus(option.groups)]
@@ -127,7 +135,7 @@ def _tpus(groups: Sequence[TaskGroup]) -> list[Tpu]:
     return [group.tpu for group in groups if group.tpu]
 
 
-def _listed(
+def _read_list(
     placement: PlacementSpec, problems: Problems
 ) -> tuple[str, tuple[Alternative, ...]] | None:
     """Return the list of alternatives and its name in the document.
@@ -207,6 +215,7 @@ class _Resolver:
         return self.plan.where.zones, self.plan.where.zones_listed
 
     def _zones_of_regions(self, tpus: Sequence[Tpu]) -> list[str]:
+        """Return the zones of the alternative's regions that offer its machines."""
         regions = self.alternative.regions
         path = (*self.path, "regions")
         if ANY in regions:
@@ -214,13 +223,13 @@ class _Resolver:
                 self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
             usable = tuple(region for region in self.installed if self._is_usable(region, tpus))
             regions = usable or (self.plan.where.region,)
-        found: list[str] = []
+        all_zones: list[str] = []
         for index, region in enumerate(regions):
             if region in regions[:index]:
                 self.problems.add_text((*path, index), f"repeats {region}", "each region once")
             _, zones = resolve_zones(region, (*path, index), (), tpus, self.problems)
-            found += zones
-        return found
+            all_zones += zones
+        return all_zones
 
     def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
         """Whether `any` means this region, too: it offers what the alternative needs."""
@@ -380,6 +389,7 @@ class _Resolver:
 
 
 def _generations(tpus: Sequence[Tpu]) -> set[str]:
+    """Return the generations of slices: `v6e` for the type `v6e-16`."""
     return {tpu.type.partition("-")[0] for tpu in tpus}
 
 

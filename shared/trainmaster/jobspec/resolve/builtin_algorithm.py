@@ -31,6 +31,8 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, TRAINING_INPUT
 from trainmaster.jobspec.resolve.roles import role_configs
 
 ALGORITHM_PATH: Final[FieldPath] = (EXTENSION, "algorithm")
+_SIMILAR: Final = 0.4
+"""Similarity, from 0 to 1, from which an algorithm is suggested in place of an unknown name."""
 IMAGE_PATH: Final[FieldPath] = (TRAINING_INPUT, "masterConfig", "imageUri")
 
 
@@ -82,6 +84,7 @@ def algorithm_runtime(
     requested: RequestedAlgorithm, training: TrainingInput, problems: Problems
 ) -> Runtime:
     """Return the runtime of the algorithm, and note the image that it replaces."""
+    # In place of an unknown algorithm any will do: the job is refused.
     algorithm = requested.algorithm or next(iter(ALGORITHMS.values()))
     image = training.master_config.image_uri
     if image is not None and requested.algorithm is not None:
@@ -134,8 +137,8 @@ def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
         )
         problems.add_text(path, problem, "packageUris and pythonModule, or an image of your own")
         return
-    nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4)
-    example = nearest[0] if nearest else "boosted_trees"
+    nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=_SIMILAR)
+    example = next(iter(nearest), "boosted_trees")
     if path == IMAGE_PATH:
         example = f"gcr.io/cloud-ml-algos/{ALGORITHMS[example].images[0]}"
     problem = f"names {quoted(name)}, which is not a built-in algorithm ({', '.join(ALGORITHMS)})"

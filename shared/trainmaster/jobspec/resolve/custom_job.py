@@ -1,7 +1,8 @@
 """Resolve the document of a Vertex AI CustomJob.
 
 Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators;
-`{}` skips one. Source: the API's schema, CustomJobSpec.workerPoolSpecs.
+`{}` skips one. `accept` makes the plan of the job from the result. Source: the API's schema,
+CustomJobSpec.workerPoolSpecs.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, Res
 from trainmaster.jobspec.resolve.worker_pool_programs import PoolPrograms
 
 POOLS_PATH: Final[FieldPath] = (JOB_SPEC, "workerPoolSpecs")
+# Task types of the pools, by position.
 _POOL_TYPES: Final = (TaskType.CHIEF, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
 _SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 
@@ -42,6 +44,10 @@ _SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 def resolve_custom_job(
     job: VertexCustomJob, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
+    """Return what the fields mean, and add their problems to `problems`.
+
+    `variables`: environment variables of all programs.
+    """
     spec = job.job_spec
     scheduling = spec.scheduling
     refuse_algorithm(extension, problems)
@@ -93,7 +99,8 @@ def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple
         roles = "primary, workers, parameter servers and evaluators"
         problem = f"has {len(pools)} pools; a job has at most four: {roles}"
         problems.add_text(POOLS_PATH, problem, "at most four pools")
-    if not pools or _is_empty(pools[0]):
+    has_primary = bool(pools) and not _is_empty(pools[0])
+    if not has_primary:
         path: FieldPath = (*POOLS_PATH, 0) if pools else POOLS_PATH
         problems.add(path, "is required: the first pool is the primary replica", example_at(path))
     return tuple(
@@ -110,7 +117,8 @@ def _request_role(
     machine = pool.machine_spec or MachineSpec()
     require(machine.machine_type, paths.machine, problems)
     count = pool.replica_count or 0
-    if index == 0 and count != 1:
+    is_primary = index == 0
+    if is_primary and count != 1:
         problems.add(
             paths.count,
             f"must be 1 in the first pool, which is the primary replica, not {count}",

@@ -17,6 +17,7 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 GCS: Final = "/gcs/"
+"""Folder below which each bucket is a folder."""
 
 
 def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Problems) -> GcsFolder:
@@ -31,7 +32,9 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
             f"is false, and the job names a folder below {GCS}: {quoted(named)}",
             "true",
         )
-    if extension.gcs is False or not (extension.gcs or named or spec.dialect is Dialect.VERTEX):
+    is_required = extension.gcs is True or named is not None
+    is_usual = spec.dialect is Dialect.VERTEX  # whose programs may rely on it without naming it
+    if extension.gcs is False or not (is_required or is_usual):
         return GcsFolder.OFF
     if extension.image is not None and not any(role.is_tpu for role in spec.roles):
         reason = (
@@ -40,7 +43,7 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         )
         # With equal values, it is a note about the field, and no substitution.
         problems.substitute((EXTENSION, "image"), extension.image, extension.image, reason)
-    return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE
+    return GcsFolder.REQUIRED if is_required else GcsFolder.IF_POSSIBLE
 
 
 def _texts(programs: Collection[Program]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 
 METRIC_TAG_DEFAULT: Final = "training/hptuning/metric"
+"""Name of the metric of a document that names none."""
 
 _PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
 _RANGES: Final = (ParameterKind.DOUBLE, ParameterKind.INTEGER)

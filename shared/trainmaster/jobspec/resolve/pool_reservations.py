@@ -22,6 +22,7 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.resolve.custom_job import POOLS_PATH
 
 KEY: Final = "compute.googleapis.com/reservation-name"
+"""Key of an affinity for a reservation that is named."""
 _VALUE: Final = re.compile(rf"{PROJECT}/zones/[a-z0-9-]+/reservations/[a-z][-a-z0-9]{{0,62}}")
 _EXAMPLE: Final = "projects/my-project/zones/us-central1-a/reservations/my-reservation"
 
@@ -46,13 +47,13 @@ def with_pool_reservation(
     }
     if not named:
         return extension
-    index = min(named)
+    first_index = min(named)
     wrong = [index for index, affinity in named.items() if not _is_specific(affinity)]
     if wrong:
         problem = f"must name one reservation, with the key {KEY}, its project and its zone"
         problems.add_text(_path(wrong[0]), problem, f'values: ["{_EXAMPLE}"]')
         return extension.model_copy(update={"reservation": "my-reservation"})
-    project, zone, name = _parts(named[index])
+    project, zone, name = _parts(named[first_index])
     reservation = f"{project}/reservations/{name}"
     users = [index for index, machine in machines.items() if machine.accelerator_type]
     missing = [index for index in users or machines if index not in named]
@@ -60,11 +61,12 @@ def with_pool_reservation(
     if disagreement:
         block = f'trainmaster: {{reservation: "{reservation}", zones: ["{zone}"]}}'
         example = f"{block}, and no reservationAffinity"
-        problems.add_text(_path(index), f"names a reservation{disagreement}", example)
+        problems.add_text(_path(first_index), f"names a reservation{disagreement}", example)
         return extension.model_copy(update={"reservation": reservation})
     replacement = f"trainmaster.reservation: {reservation}, trainmaster.zones: [{zone}]"
     reason = "A job has one reservation, which its pools name."
-    problems.substitute(_path(index), named[index].values[0], replacement, reason)
+    requested, *_ = named[first_index].values
+    problems.substitute(_path(first_index), requested, replacement, reason)
     return extension.model_copy(update={"reservation": reservation, "zones": (zone,)})
 
 

@@ -26,6 +26,7 @@ from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
 
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
+"""Beginnings of the names of the roles' fields, such as `masterType`."""
 _TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")
 _TPU_HOST: Final = "one replica on the TPU's own host"
 _TPU_HOST_REASON: Final = (
@@ -60,6 +61,7 @@ def request_roles(
 
 
 def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
+    """Return the four roles in the order of ROLE_NAMES, as all tuples here have them."""
     tier = TIERS.get(training.scale_tier or ScaleTier.BASIC)
     tier_roles: tuple[TierRole | None, ...] = (None, None, None, None)
     if tier is not None:  # not CUSTOM
@@ -104,6 +106,7 @@ def _role_paths(name: str) -> RolePaths:
 
 
 def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    """Refuse types, counts and accelerators of a job on a predefined cluster."""
     problem = "can only be set for scaleTier CUSTOM"
     example = f'{problems.spelled_name(_TIER_PATH)}: "CUSTOM"'
     for role in roles:

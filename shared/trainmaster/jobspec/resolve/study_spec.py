@@ -25,6 +25,7 @@ from trainmaster.jobspec.formats.vertex_study import (
 from trainmaster.jobspec.problems import FieldPath, Problems
 
 _PATH: Final[FieldPath] = ("studySpec",)
+# Why the rules that predict the final value of a trial are replaced.
 NO_PREDICTION: Final = (
     "a trial is stopped if its best value is in the worst quarter of the completed trials' values"
 )
@@ -37,6 +38,7 @@ _KINDS: Final = {
 
 
 def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
+    """Return the tuning that the study describes, and add its problems to `problems`."""
     study = job.study_spec
     if not study.parameters and not problems.has_any_at((*_PATH, "parameters")):
         require(None, (*_PATH, "parameters"), problems)
@@ -72,6 +74,7 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
 
 
 def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
+    """Return the metric by which trials are compared; an empty one if the study has none."""
     path = (*_PATH, "metrics")
     metrics = study.metrics
     if not metrics:
@@ -82,8 +85,9 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
         problems.add_text(
             path, f"has {len(metrics)} metrics; trials are compared by one metric", "one metric"
         )
-    require(metrics[0].metric_id, (*path, 0, "metricId"), problems)
-    return metrics[0]
+    first, *_ = metrics
+    require(first.metric_id, (*path, 0, "metricId"), problems)
+    return first
 
 
 def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:

@@ -1,4 +1,8 @@
-"""Resolve the TrainingInput of an AI Platform job."""
+"""Resolve the TrainingInput of an AI Platform job.
+
+`accept` calls `resolve_training_input` with the parsed document, and makes the plan of the job from
+the result.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,8 @@ from trainmaster.jobspec.resolve.hyperparameters import resolve_hyperparameters
 from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from trainmaster.jobspec.resolve.roles import request_roles, role_configs
 
+_MASTER_CONFIG_PATH: Final[FieldPath] = (TRAINING_INPUT, "masterConfig")
+# Advice for a job without packages.
 _FOLDER: Final = "or run a folder's program: `trainmaster submit FILE --folder . -- COMMAND`"
 
 
@@ -52,6 +58,10 @@ def resolve_training_input(
     variables: tuple[Variable, ...],
     problems: Problems,
 ) -> ResolvedSpec:
+    """Return what the fields mean, and add their problems to `problems`.
+
+    `variables`: environment variables of all programs.
+    """
     image = training.master_config.image_uri
     scheduling = training.scheduling
     algorithm = request_algorithm(training, extension, problems)
@@ -127,6 +137,9 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
 def _resolve_runtime(
     training: TrainingInput, problems: Problems, *, has_container: bool, on_tpu: bool
 ) -> Runtime:
+    """Return the runtime that is named, or that one of Google's prebuilt images stands for; for
+    other containers, what their VMs need.
+    """
     image = training.master_config.image_uri
     if image is None:
         return resolve_runtime(training, problems, on_tpu=on_tpu)
@@ -215,6 +228,7 @@ def _check_configs(
     *,
     has_container: bool,
 ) -> None:
+    """Check the fields of each role's config that are about its container."""
     for name, config in role_configs(training).items():
         path = (TRAINING_INPUT, f"{name}Config")
         is_tpu = any(role.name == name and role.is_tpu for role in roles)
@@ -230,7 +244,8 @@ def _check_container_fields(
     *,
     has_container: bool,
 ) -> None:
-    if config.image_uri is not None and path[-1] != "masterConfig":
+    is_master = path == _MASTER_CONFIG_PATH  # `_resolve_runtime` checks its image
+    if config.image_uri is not None and not is_master:
         check_image(config.image_uri, (*path, "imageUri"), problems)
         if not has_container:
             problem = f"needs {problems.spelled_path(IMAGE_PATH)} as well"
