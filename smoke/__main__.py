@@ -18,9 +18,9 @@ from smoke.terraform import ROOT, GoogleInstallation
 from smoke.world import StepError
 
 COST: Final = (
-    "This installs Trainmaster in {project}, runs three jobs on at most three VMs at a time, and"
-    " removes everything again.\n"
-    "It takes about an hour and costs less than one dollar (docs/smoke.md has the sum)."
+    "This installs Trainmaster in {project}, runs jobs on at most three VMs at a time, and removes"
+    " everything again.\n"
+    "It takes about an hour and a half and costs less than one dollar (docs/smoke.md has the sum)."
     " Enabled APIs stay enabled.\n"
 )
 INTERRUPTED: Final = 130

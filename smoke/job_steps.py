@@ -8,6 +8,7 @@ from typing import Final
 
 from smoke.submissions import (
     JOB_MAX_S,
+    RUNNING_MAX_S,
     container_job,
     digits_job,
     gcs_job,
@@ -15,6 +16,7 @@ from smoke.submissions import (
     kept_job,
     new_mark,
     probe_folder,
+    region_job,
     submit_by_command,
     submit_by_upload,
     wait_for_state,
@@ -104,6 +106,24 @@ def take_kept_machine(world: World) -> None:
     world.saw("kept_machines", "taken" if has_taken else "created")
     wait_until_no_vms(world, first)  # its id is in their labels
     wait_until_no_vms(world, second)
+
+
+def run_in_second_region(world: World) -> None:
+    """Run a job in another region than that of its data, and note where its VM is."""
+    region = world.second_region
+    if not region:
+        raise SkippedError(f"no other region near {world.region} is known (smoke/terraform.py)")
+    job_id = submit_by_upload(world, region_job(world, new_mark(), region), "region")
+    zones: set[str] = set()
+
+    def has_vm() -> bool:
+        zones.update(vm.zone for vm in world.fleet.list_vms(job_id))
+        return bool(zones)
+
+    world.until(has_vm, RUNNING_MAX_S, f"{job_id} has a VM")
+    wait_for_success(world, job_id)
+    is_there = all(zone.startswith(f"{region}-") for zone in zones)
+    world.saw("second_region", "ran" if is_there else f"ran in {', '.join(sorted(zones))}")
 
 
 def _has_engine(world: World) -> bool:

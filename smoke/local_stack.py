@@ -15,6 +15,7 @@ from trainmaster_emulators.process.state import StackConfig, StackError
 from trainmaster_emulators.stack import client_configuration, stack
 
 REGION: Final = "us-central1"
+SECOND_REGION: Final = "us-east1"
 IMAGE: Final = "debian:bookworm-slim"
 
 
@@ -39,7 +40,12 @@ class LocalInstallation:
                         **self.variables,
                     }
                     with opened_world(
-                        variables, REGION, IMAGE, is_local=True, report=self.report
+                        variables,
+                        REGION,
+                        IMAGE,
+                        second_region=SECOND_REGION,
+                        is_local=True,
+                        report=self.report,
                     ) as world:
                         yield world
         except StackError as error:

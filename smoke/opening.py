@@ -15,6 +15,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.gcp.vm_defaults import VmDefaults
 
@@ -27,6 +28,7 @@ def opened_world(
     region: str,
     image: str,
     *,
+    second_region: str,
     is_local: bool,
     report: Callable[[str], None],
 ) -> Iterator[World]:
@@ -39,6 +41,7 @@ def opened_world(
         store = FirestoreStore(clients.firestore_client(project))
         objects = StorageObjects(clients.storage_client())
         endpoint = variables.get("TRAINMASTER_COMPUTE_ENDPOINT", "")
+        metrics = MonitoringMetrics(project, variables.get("TRAINMASTER_MONITORING_ENDPOINT", ""))
         fleet = ComputeFleet(VmDefaults(project), endpoint=endpoint, wait_s=OPERATION_S)
         try:
             yield World(
@@ -50,13 +53,16 @@ def opened_world(
                 fleet=fleet,
                 advisor=CapacityAdvisor(project, endpoint=endpoint),
                 objects=objects,
+                metrics=metrics,
                 packages=Path(packages),
                 container_image=image,
                 api=variables["TRAINMASTER_API_ENDPOINT"],
+                second_region=second_region,
                 is_local=is_local,
                 report=report,
             )
         finally:
+            metrics.close()
             fleet.close()
             store.close()
             objects.close()

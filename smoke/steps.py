@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from smoke import client_steps, fault_steps, job_steps
+from smoke import client_steps, fault_steps, gang_steps, job_steps
 from smoke.world import SkippedError, StepError, World
 from trainmaster.errors import PermanentError, TemporaryError
 
@@ -49,11 +49,17 @@ STEPS: Final = (
     Step("container", job_steps.run_container),
     Step("gcs", job_steps.save_below_gcs),
     Step("kept machine", job_steps.take_kept_machine),
+    Step("second region", job_steps.run_in_second_region),
     Step("probe", fault_steps.start_probe),
     Step("kill", fault_steps.await_restart_after_kill, ("probe",)),
     Step("maintenance", fault_steps.simulate_maintenance, ("kill",)),
     Step("deletion", fault_steps.delete_vm_by_hand, ("kill",)),
     Step("finish", fault_steps.finish_probe, ("probe",)),
+    Step("gang", gang_steps.start_gang),
+    Step("save together", gang_steps.preempt_member, ("gang",)),
+    Step("alive series", gang_steps.watch_alive_series, ("gang",)),
+    Step("hung VM", gang_steps.hang_vm, ("alive series",)),
+    Step("end of the gang", gang_steps.finish_gang, ("gang",)),
     Step("logs", client_steps.read_log_entries, ("finish",)),
     Step("gcloud", client_steps.call_gcloud, ("finish",)),
     Step("sdk", client_steps.call_python_client, ("finish",)),

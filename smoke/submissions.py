@@ -59,6 +59,27 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
     return {"trainingInput": spec}
 
 
+def gang_job(world: World, mark: str) -> dict[str, Any]:
+    """Return a synchronous job of two Spot VMs that runs until `finish` is written.
+
+    It is asked to save by SIGUSR1, because SIGTERM also ends programs that should not save.
+    """
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "workerType": MACHINE,
+        "workerCount": 1,
+        "packageUris": package_staging.stage(
+            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+        ),
+        "pythonModule": "probe.gang",
+        "jobDir": probe_folder(world, mark),
+        "region": world.region,
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    return {"trainingInput": spec, "trainmaster": {"spot": "all", "checkpointSignal": "SIGUSR1"}}
+
+
 def container_job(world: World) -> dict[str, Any]:
     """Return a job of one Spot VM that prints a line in a container."""
     spec = {
@@ -76,34 +97,34 @@ def container_job(world: World) -> dict[str, Any]:
 def gcs_job(world: World, mark: str) -> dict[str, Any]:
     """Return a job of one VM that writes the mark to a file below /gcs."""
     folder = probe_folder(world, mark).replace("gs://", "/gcs/", 1)
-    spec = {
-        "scaleTier": "CUSTOM",
-        "masterType": MACHINE,
-        "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
-        ),
-        "pythonModule": "probe.save",
-        "args": [f"{folder}/saved", mark],
-        "region": world.region,
-        "runtimeVersion": "scikit-learn-1.9",
-    }
-    return {"trainingInput": spec}
+    return {"trainingInput": _saving_spec(world, f"{folder}/saved", mark, world.region)}
 
 
 def kept_job(world: World, mark: str, keep: str) -> dict[str, Any]:
     """Return a job of one VM that takes kept machines, and keeps its own for so long."""
-    spec = {
+    spec = _saving_spec(world, "saved/mark", mark, world.region)
+    return {"trainingInput": spec, "trainmaster": {"keepMachines": keep}}
+
+
+def region_job(world: World, mark: str, region: str) -> dict[str, Any]:
+    """Return a job of one Spot VM in a region."""
+    spec = _saving_spec(world, "saved/mark", mark, region)
+    return {"trainingInput": spec, "trainmaster": {"spot": "all"}}
+
+
+def _saving_spec(world: World, file: str, mark: str, region: str) -> dict[str, Any]:
+    """Return the `trainingInput` of a job of one VM that writes the mark to a file and ends."""
+    return {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
         "packageUris": package_staging.stage(
             [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
         ),
         "pythonModule": "probe.save",
-        "args": ["saved/mark", mark],
-        "region": world.region,
+        "args": [file, mark],
+        "region": region,
         "runtimeVersion": "scikit-learn-1.9",
     }
-    return {"trainingInput": spec, "trainmaster": {"keepMachines": keep}}
 
 
 def probe_folder(world: World, mark: str) -> str:

@@ -37,12 +37,30 @@ IMAGE: Final = "mirror.gcr.io/library/debian:bookworm-slim"
 """Container image of the test's jobs."""
 WORKER_RANGE: Final = "10.128.0.0/20"
 """IP addresses of the VMs."""
+SECOND_RANGE: Final = "10.132.0.0/20"
+"""Those of the VMs in the second region."""
+LARGE_REGIONS: Final = (
+    "us-central1",
+    "us-east1",
+    "europe-west1",
+    "europe-west4",
+    "asia-east1",
+    "asia-southeast1",
+)
+"""Two of each continent: an organisation policy on locations usually names a continent."""
 APIS: Final = ("serviceusage", "cloudresourcemanager", "pubsub", "compute", "orgpolicy")
 """What infra/README.md asks for before the first apply."""
 APIS_S: Final = 300.0
 """How long the test waits until they work."""
 DISABLED: Final = "SERVICE_DISABLED"
 """In gcloud's output: the API is not enabled, so the project has nothing of it."""
+
+
+def second_region(region: str) -> str:
+    """Return a large region of the same continent; empty: none is known."""
+    continent = region.partition("-")[0]
+    others = (other for other in LARGE_REGIONS if other != region)
+    return next((other for other in others if other.startswith(f"{continent}-")), "")
 
 
 @dataclass(frozen=True)
@@ -72,12 +90,14 @@ class GoogleInstallation:
 
     @property
     def _variables(self) -> tuple[str, ...]:
+        second = second_region(self.region)
+        ranges = {self.region: WORKER_RANGE, **({second: SECOND_RANGE} if second else {})}
         return (
             f"-var=project={self.project}",
             f"-var=region={self.region}",
             f"-var=notify={self.notify}",
             f"-var=stage={self.build / 'stage'}",
-            f'-var=worker_regions={{"{self.region}"="{WORKER_RANGE}"}}',
+            f"-var=worker_regions={json.dumps(ranges)}",
             "-var=keep_data=false",
             f"-var=role_suffix={self.role_suffix}",
         )
@@ -90,8 +110,14 @@ class GoogleInstallation:
         try:
             outputs = self._install()
             with self.open_world(
-                self._environment(outputs), self.region, IMAGE, is_local=False, report=self.report
+                self._environment(outputs),
+                self.region,
+                IMAGE,
+                second_region=second_region(self.region),
+                is_local=False,
+                report=self.report,
             ) as world:
+                world.saw("capacity_role", "created")  # the apply would have failed without it
                 self._note_invoker_check(world)
                 yield world
         finally:

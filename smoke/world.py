@@ -19,6 +19,7 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Advisor, Fleet, Objects, Store
+from trainmaster.ports.metrics import MetricReader
 
 COMMAND_S: Final = 300.0
 """Longest time of a command, unless its caller says another one."""
@@ -36,6 +37,10 @@ class StepError(Exception):
 
     The message names the actual result, and where to look.
     """
+
+
+class LateError(StepError):
+    """What a step waits for has not happened in time."""
 
 
 class SkippedError(Exception):
@@ -118,12 +123,15 @@ class World:
     fleet: Fleet
     advisor: Advisor
     objects: Objects
+    metrics: MetricReader
     packages: Path
     """Folder for the packages that the steps build."""
     container_image: str
     """Image of the container job; it must contain `sh`."""
     api: str
     """Address of the function `api`."""
+    second_region: str = ""
+    """Another region in which jobs may run; empty: there is none."""
     is_local: bool = False
     report: Callable[[str], None] = print
     facts: dict[str, str] = field(default_factory=dict)
@@ -149,7 +157,7 @@ class World:
     def until(self, condition: Callable[[], object], within_s: float, what: str) -> None:
         """Wait until the condition holds.
 
-        Transient errors count as "not yet". Raises StepError that names `what`.
+        Transient errors count as "not yet". Raises LateError that names `what`.
         """
         deadline = time.monotonic() + within_s
         problem = ""
@@ -160,7 +168,7 @@ class World:
             except TemporaryError as error:
                 problem = f" ({error})"
             if time.monotonic() > deadline:
-                raise StepError(f"not within {within_s:.0f} s: {what}{problem}")
+                raise LateError(f"not within {within_s:.0f} s: {what}{problem}")
             time.sleep(POLL_S)
 
     def state(self, job_id: str) -> State:

@@ -109,7 +109,7 @@ def accept_duplicate_events(patch: pytest.MonkeyPatch) -> None:
 
 def commit_without_preconditions(patch: pytest.MonkeyPatch) -> None:
     """Do not notice that the state has changed since it was read."""
-    patch.setattr(stores, "_check", lambda *_: None)
+    patch.setattr(stores, "_check_version", lambda *_: None)
 
 
 def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:

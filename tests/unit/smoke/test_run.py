@@ -33,6 +33,7 @@ def a_world() -> World:
         nothing,
         nothing,
         nothing,
+        nothing,
         packages=Path(),
         container_image="",
         api="",

@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from smoke.terraform import GoogleInstallation
+from smoke.terraform import GoogleInstallation, second_region
 from smoke.world import Output, StepError, World
 from tests.unit.smoke.test_run import a_world
 
@@ -41,6 +42,7 @@ class Cloud:
         self.databases = databases
         self.verbs: list[str] = []
         self.commands: list[str] = []
+        self.arguments: list[tuple[str, ...]] = []
         self.is_empty, self.starting = False, 0
 
     def __call__(self, *argv: str, timeout_s: float = 0) -> Output:
@@ -58,6 +60,7 @@ class Cloud:
             }
             return Output(0, answers.get(argv[1], ""), "")
         self.verbs.append(argv[2])
+        self.arguments.append(argv)
         if argv[2] == "apply":
             Path(argv[1].removeprefix("-chdir="), "terraform.tfstate").touch()
         if argv[2] == self.failing:
@@ -100,6 +103,7 @@ def test_everything_is_destroyed_after_the_steps_and_the_state_is_deleted(tmp_pa
         assert (subject.folder / "infra" / "iam.tf").is_file()
         assert (subject.folder / "infra" / "modules" / "event_function").is_dir()
         assert world.facts["invoker_check"] == "off"
+        assert world.facts["capacity_role"] == "created"
     assert cloud.verbs == ["init", "apply", "output", "destroy"]
     assert variables[0]["TRAINMASTER_BUCKET"] == "my-project-trainmaster"
     assert variables[0]["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] == "https://api.example.com/"
@@ -194,3 +198,35 @@ def test_each_run_has_role_ids_of_its_own(tmp_path: Path) -> None:
         argument.startswith("-var=role_suffix=Smoke2")
         for argument in installation(Cloud(), tmp_path)._variables
     )
+
+
+@pytest.mark.parametrize(
+    ("region", "second"),
+    [
+        ("us-central1", "us-east1"),
+        ("us-west4", "us-central1"),
+        ("europe-west1", "europe-west4"),
+        ("asia-southeast1", "asia-east1"),
+        ("me-west1", ""),
+    ],
+)
+def test_second_region_is_on_the_same_continent(region: str, second: str) -> None:
+    assert second_region(region) == second
+
+
+def test_jobs_may_run_in_both_regions_and_never_in_a_region_without_name(tmp_path: Path) -> None:
+    def worker_regions(region: str) -> str:
+        cloud = Cloud()
+        subject = replace(installation(cloud, tmp_path), region=region)
+        with subject.running():
+            pass
+        applied = next(words for words in cloud.arguments if "apply" in words)
+        return next(word for word in applied if word.startswith("-var=worker_regions="))
+
+    assert json.loads(worker_regions("us-central1").rpartition("=")[2]) == {
+        "us-central1": "10.128.0.0/20",
+        "us-east1": "10.132.0.0/20",
+    }
+    assert json.loads(worker_regions("me-west1").rpartition("=")[2]) == {
+        "me-west1": "10.128.0.0/20"
+    }
