@@ -122,7 +122,7 @@ def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
         (JobState.RUNNING, None, 3),
         (JobState.SUCCEEDED, None, 0),
         (JobState.CANCELLED, None, 0),
-        (JobState.SUCCEEDED, HeldMachines("digits_1", 1), 3),
+        (JobState.SUCCEEDED, HeldMachines("digits_1", 1), 0),
     ],
 )
 def test_replicas_are_read_if_the_vms_of_the_job_depend_on_them(

@@ -66,42 +66,11 @@ class MetricReport:
         An image or an organization may forbid guest attributes: that is reported once, and the exit
         event still contains the final measurement.
         """
-        with self._lock:
-            self._write_new()
-
-    def count_missing(self) -> None:
-        """Log how many measurements arrive neither by a write nor with the exit event. Call it at
-        the end of a program, in any thread.
-
-        Those that the program's file had lost again between two looks are not known.
-        """
         key = self._running()
         if key is None:
             return
-        with self._lock:
-            self._write_new()
-            missing = self._unwritten - set(self._metric.read_reported(key)[-EARLIER_MAX - 1 :])
-            self._unwritten.clear()
-        if missing:
-            self._console.log(
-                f"{len(missing)} of the measurements of the trial are missing, because"
-                f" {self._why_missing()}."
-            )
-
-    def _why_missing(self) -> str:
-        if self._has_failed:
-            return "they could not be written"
-        return f"at most {MEASUREMENTS_MAX} are sent every {INTERVAL_S:g} s"
-
-    def _write_new(self) -> None:
-        key = self._running()
-        if key is None:
-            return
-        self._metric.update(key)
-        reported = self._metric.read_reported(key)
-        self._unwritten |= set(reported) - self._read
-        self._read = set(reported)
-        measurements = reported[-MEASUREMENTS_MAX:]
+        self._metric.update(key)  # may read from Cloud Storage
+        measurements = self._look(key)[-MEASUREMENTS_MAX:]
         if not measurements:
             return
         points = [[measurement.step, measurement.value] for measurement in measurements]
@@ -116,5 +85,39 @@ class MetricReport:
                 self._console.log(f"The measurements of the trial cannot be written: {error}")
             self._has_failed = True
             return
-        self._unwritten -= set(measurements)
+        with self._lock:
+            self._unwritten -= set(measurements)
         self._written = text
+
+    def count_missing(self) -> None:
+        """Log how many measurements arrive neither by a write nor with the exit event. Call it at
+        the end of a program, in any thread. It does not wait for the network.
+
+        Those that the program's file had lost again between two looks are not known.
+        """
+        key = self._running()
+        if key is None:
+            return
+        reported = self._look(key)
+        in_exit_event = reported[-EARLIER_MAX - 1 :]
+        with self._lock:
+            missing = self._unwritten - set(in_exit_event)
+            self._unwritten.clear()
+        if missing:
+            self._console.log(
+                f"{len(missing)} of the measurements of the trial are missing, because"
+                f" {self._why_missing()}."
+            )
+
+    def _look(self, key: IncarnationKey) -> list[Measurement]:
+        """Return what the program has reported, as far as it was read, and note what is new."""
+        reported = self._metric.read_reported(key)
+        with self._lock:
+            self._unwritten |= set(reported) - self._read
+            self._read = set(reported)
+        return reported
+
+    def _why_missing(self) -> str:
+        if self._has_failed:
+            return "they could not be written"
+        return f"at most {MEASUREMENTS_MAX} are sent every {INTERVAL_S:g} s"
