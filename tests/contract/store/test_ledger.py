@@ -147,7 +147,9 @@ def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(st
         replace(group, count=24) if group.task_type is TaskType.WORKER else group
         for group in plan.groups
     )
-    submit(store, a_job(JobState.PREPARING, plan=change_plan(plan, groups=groups, independent=True)))
+    submit(
+        store, a_job(JobState.PREPARING, plan=change_plan(plan, groups=groups, independent=True))
+    )
     workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
     keys = {exited(worker, 1).key: worker for worker in workers}
 
