@@ -76,7 +76,11 @@ def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumpti
 
 def run_histories(scenario: Scenario, count: int) -> list[Outcome]:
     """Run the scenario with the seeds 0 to `count` - 1."""
-    return [run(seed, scenario, random.Random(seed)) for seed in range(count)]  # noqa: S311 - it must be reproducible
+    runs = []
+    for seed in range(count):
+        generator = random.Random(seed)  # noqa: S311 - it must be reproducible
+        runs.append(run(seed, scenario, generator))
+    return runs
 
 
 def summarize(outcomes: Sequence[Outcome]) -> Forecast:

@@ -257,7 +257,7 @@ def delete(name: Name, location: Location = DEFAULT_REGION) -> None:
 
 
 def _act(verb: Literal["pause", "resume", "delete"], name: str, location: str, done: str) -> None:
-    """Change a schedule. `done`: the participle that says so."""
+    """Change a schedule, and print `done`, such as "paused", after its name."""
     choose_installation()
     path = f"{_parent(location)}/jobs/{_own_name(name)}"
     with closing(_scheduler()) as scheduler:

@@ -34,7 +34,7 @@ POLL_SUBMISSION_S: Final = 2
 CANCEL_MAX: Final = 100
 """Jobs that one form cancels: each takes a commit, and a request may last a minute."""
 KEY_BYTES: Final = 16
-"""Random bytes of a form's key, which nobody can guess."""
+"""Number of random bytes in the key of a form. The key cannot be guessed."""
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 """Longer ones are neither times in seconds nor versions, and Python refuses to read very long ones.

@@ -112,9 +112,7 @@ def excused_restarts(replica: Replica, entries: Iterable[LedgerEntry]) -> tuple[
 
 
 def _machine_loss(entry: LedgerEntry) -> datetime | None:
-    """Return when the entry says that a machine of the cluster was lost; None: it says no such
-    thing.
-    """
+    """Return when a machine of the cluster was lost; None: the entry reports no such loss."""
     end = end_in(entry.event)
     if (
         end is None

@@ -90,7 +90,7 @@ _NO_PROGRAM: Final = Program((), "", (), None, Container(""))
 
 @dataclass(frozen=True)
 class AcceptedSpec:
-    """What an accepted document means."""
+    """The result of accepting a document: the plan of its job, and what must be checked later."""
 
     job_id: str | None
     spec_json: str

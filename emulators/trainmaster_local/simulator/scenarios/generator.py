@@ -55,7 +55,7 @@ SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
 
 def rng_of(seed: int, profile: Profile) -> random.Random:
     """Return the random generator of the history with this seed under this profile."""
-    return random.Random(f"{profile.name}/{seed}")  # noqa: S311 - reproducible randomness is the purpose
+    return random.Random(f"{profile.name}/{seed}")  # noqa: S311 - it must be reproducible
 
 
 def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:

@@ -45,7 +45,7 @@ def _no_variables(_cluster: Cluster) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Launcher:
-    """What the agent knows about one launcher. Patterns are regular expressions."""
+    """The properties of one launcher that the agent uses. Patterns are regular expressions."""
 
     commands: tuple[str, ...] = ()
     """Names by which users and other launchers call it."""

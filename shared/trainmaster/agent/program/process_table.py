@@ -168,7 +168,7 @@ def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process exists and has not ended, even if nobody has read its status."""
+    """Return whether the process exists and is no zombie: its parent may read its status late."""
     return read_stat(pid)[:1] not in ([], [ZOMBIE], [b"X"])
 
 

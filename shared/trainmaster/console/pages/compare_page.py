@@ -57,7 +57,7 @@ class ComparePage:
 
     jobs: tuple[Job, ...]
     facts: Rows
-    """What became of the jobs."""
+    """Rows with the results of the jobs: state, duration, cost, metrics."""
     differences: Rows
     """What differs between their specs."""
     curves: Curves

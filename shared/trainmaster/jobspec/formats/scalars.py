@@ -39,7 +39,7 @@ _UNSPECIFIED: Final = "_UNSPECIFIED"
 
 
 class WrittenFloat(float):
-    """A number of a file, with its text: a version may be meant, and 2.10 is not 2.1."""
+    """A number that was read from a file, with its text: as a version, 2.10 is not 2.1."""
 
     def __new__(cls, text: str) -> Self:
         number = super().__new__(cls, text)

@@ -59,7 +59,7 @@ class _Distance(NamedTuple):
     is_smaller: bool
     size_difference: int
     unlikeness: float
-    """Of the families' names."""
+    """How much the names of the two families differ, from 0 (the same) to 1."""
 
 
 class GpuMachine(NamedTuple):
@@ -142,7 +142,7 @@ def _differs_by(family: Family, name: str, size: int, candidate: int) -> _Distan
         is_other_kind=_similarity_of_kinds(family.name, name) < _SIMILAR,
         is_smaller=candidate < size,
         size_difference=abs(candidate - size),
-        unlikeness=-SequenceMatcher(None, name, family.name).ratio(),
+        unlikeness=1 - SequenceMatcher(None, name, family.name).ratio(),
     )
 
 
