@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Final, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from tests.support.console_site import Site
@@ -199,6 +199,15 @@ def _without_problems(page: Page, origin: str, expected: tuple[str, ...] = ()) -
     finally:
         page.close()
     assert [text for text in problems if not any(part in text for part in expected)] == []
+
+
+def follow(page: Page, target: Locator) -> None:
+    """Click a link or a button, and wait until the page to which it leads is loaded.
+
+    A click alone returns before that, and `count()` and its kin do not wait.
+    """
+    with page.expect_navigation():
+        target.click()
 
 
 def barriers(page: Page, scheme: Scheme, checks: Sequence[str] = WCAG) -> list[tuple[str, str]]:

@@ -11,7 +11,13 @@ from collections import Counter
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import UPDATE_MS, compared_world, has_only_rows_in_tables, opened
+from tests.support.console_browser import (
+    UPDATE_MS,
+    compared_world,
+    follow,
+    has_only_rows_in_tables,
+    opened,
+)
 from tests.support.job_lists import USERS, add_job, world_of_jobs
 from trainmaster.console.pages.job_filters import SIZE
 from trainmaster.core.model.job import Job, JobState
@@ -49,14 +55,14 @@ def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compar
         world.wait(60)
         cancel_job("digits_2", "anna", world.deps)
         page.locator("#job-digits_2 .state-cancelled").wait_for()
-        page.get_by_role("button", name="Compare").click()
+        follow(page, page.get_by_role("button", name="Compare"))
         assert page.locator("table.compare thead").first.inner_text().split() == [
             "Jobs",
             "digits_2",
             "digits_1",
         ]
         page.get_by_role("checkbox", name="digits_1").uncheck()
-        page.get_by_role("button", name="Compare").click()
+        follow(page, page.get_by_role("button", name="Compare"))
         assert page.locator("table.compare thead").first.inner_text().split() == [
             "Jobs",
             "digits_2",
@@ -173,9 +179,7 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
         seen = names(page)
         first = page.url
         while page.get_by_role("link", name="Older jobs").count():
-            page.get_by_role("link", name="Older jobs").click()
-            page.wait_for_url(re.compile("after="))
-            page.wait_for_load_state()
+            follow(page, page.get_by_role("link", name="Older jobs"))
             assert names(page) != seen[-4:]
             assert (chips(page), total(page)) == shown_counts
             seen += names(page)

@@ -9,7 +9,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import has_only_rows_in_tables, opened
+from tests.support.console_browser import follow, has_only_rows_in_tables, opened
 from tests.support.study import Study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -147,15 +147,15 @@ def test_table_is_sorted_by_links_without_a_script_and_keeps_the_range(browser: 
     with opened(browser, study, has_script=False) as (page, _):
         page.goto("/jobs/digits_1")
         assert trials(page)[:4] == [3, 1, 4, 2]
-        page.locator("#trials thead").get_by_role("link", name="accuracy").click()
+        follow(page, page.locator("#trials thead").get_by_role("link", name="accuracy"))
         assert (trials(page)[:4], "sort=value&order=asc" in page.url) == (by_value, True)
         assert set(trials(page)) == {trial.number for trial in study.tuning.trials}, (
             "failed trials stay, at the end"
         )
-        page.locator("#trials thead").get_by_role("link", name="accuracy").click()
+        follow(page, page.locator("#trials thead").get_by_role("link", name="accuracy"))
         assert trials(page)[:4] == by_value[::-1]
         page.goto("/jobs/digits_1?brush=accuracy~0.55~1")
-        page.locator("#trials thead").get_by_role("link", name="Trial", exact=True).click()
+        follow(page, page.locator("#trials thead").get_by_role("link", name="Trial", exact=True))
         assert trials(page) == [2, 4]
         assert "brush=accuracy~0.55~1" in page.url.replace("%7E", "~")
         page.reload()
