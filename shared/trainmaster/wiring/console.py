@@ -115,6 +115,8 @@ def _price_list() -> PriceList | Unknown:
 def denied_by_credentials() -> Denied:
     """Return what the credentials of the process do not permit, with the permissions that they
     lack.
+
+    An action writes the state, publishes a message, or both.
     """
     project = settings().project
     state = missing_state_permissions(project)

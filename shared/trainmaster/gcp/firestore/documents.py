@@ -68,6 +68,7 @@ P = TypeVar("P")
 Document = dict[str, Any]
 
 _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
+"""The adapters that have been used, by class."""
 
 
 def job_document(job: Job) -> Document:
@@ -135,14 +136,19 @@ def machine_set_document(machines: MachineSet) -> Document:
 
 
 def orphan_document(orphan: Orphan) -> Document:
+    """Return the document of an orphan: a VM whose job does not exist. It stays until the VM is
+    gone.
+    """
     return _dump(Orphan, orphan)
 
 
 def outcome_document(outcome: Outcome) -> Document:
+    """Return the document of what a request for VMs resulted in."""
     return _with_expiry(_dump(Outcome, outcome), outcome.at + HISTORY_KEPT)
 
 
 def rejection_document(rejection: Rejection) -> Document:
+    """Return the document of a rejected submission."""
     return _with_expiry(_dump(Rejection, rejection), rejection.at + HISTORY_KEPT)
 
 
@@ -172,9 +178,11 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
 
 
 def _with_plan(document: Any) -> Any:
-    """Replace the text of a job's plan by the plan."""
+    """Replace the text of a job's plan by the plan. Documents of other kinds have none."""
     text = document.get(PLAN) if isinstance(document, dict) else None
-    return {**document, PLAN: _adapter(Plan).validate_json(text)} if text is not None else document
+    if text is None:
+        return document
+    return {**document, PLAN: _adapter(Plan).validate_json(text)}
 
 
 def pack(value: object) -> bytes:
@@ -202,6 +210,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _dump(kind: type[T], value: T) -> Document:
+    """Return the fields of the value as Firestore stores them, and the version of their shape."""
     document: Document = _storable(_adapter(kind).dump_python(value))
     return {**document, "schema": SCHEMA}
 
@@ -234,4 +243,6 @@ def _plain_times(value: Any) -> Any:
         return {key: _plain_times(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain_times(item) for item in value]
-    return datetime.combine(value.date(), value.timetz()) if isinstance(value, datetime) else value
+    if isinstance(value, datetime):
+        return datetime.combine(value.date(), value.timetz())
+    return value
