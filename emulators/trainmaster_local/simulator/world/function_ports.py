@@ -22,7 +22,8 @@ class InterceptedPort:
     """
 
     def __init__(self, port: object, intercept: Callable[[str, partial[Any]], Any]) -> None:
-        self._port, self._intercept = port, intercept
+        self._port = port
+        self._intercept = intercept
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._port, name)
@@ -30,7 +31,10 @@ class InterceptedPort:
 
 
 class SimAddressBook:
-    """Implements `trainmaster.ports.AddressBook`."""
+    """Adapter of `trainmaster.ports.AddressBook`: names and zones stand for addresses.
+
+    `address`: where a replica's cluster reaches it. `channel_address`: where other agents do.
+    """
 
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
