@@ -106,7 +106,9 @@ class ClusterInvariants:
             )
 
     def _track_zones(self, entry: LedgerEntry, state: State) -> None:
-        """Note the zone of a replica that became ready, and since when running replicas are in two."""
+        """Note the zone of a replica that became ready, and since when running replicas are in two
+        zones.
+        """
         if isinstance(entry.event, VmReady) and isinstance(entry.decision.action, MarkReady):
             self._zones[entry.event.subject.replica_id] = entry.event.subject.vm.zone
         running = [

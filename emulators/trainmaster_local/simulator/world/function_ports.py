@@ -37,9 +37,13 @@ class SimAddressBook:
     """
 
     def address(self, name: str, zone: str) -> str:
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
         return f"{name}.{zone}:2222"
 
     def channel_address(self, name: str, zone: str) -> str:
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         return f"{name}.{zone}:2221"
 
 
