@@ -112,7 +112,9 @@ class SimFleet:
         return operation.error or Created()
 
     def delete(self, vm: Vm) -> bool:
-        """Begin to delete the VM, unless it is gone; return whether it is gone after a short wait."""
+        """Begin to delete the VM, unless it is gone. Return whether it is gone after a
+        short wait.
+        """
         existing = self._find(vm)
         if existing is None:
             return True

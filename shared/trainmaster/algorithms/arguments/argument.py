@@ -118,7 +118,9 @@ class Argument:
                 return text
 
     def _read_number(self, text: str) -> int | float:
-        """Return the number that a text stands for. Raises ValueError if it is outside the limits."""
+        """Return the number that a text stands for. Raises ValueError if it is outside of the
+        limits.
+        """
         number = float(text)
         if not math.isfinite(number):
             raise ValueError

@@ -130,7 +130,9 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         return tf.stack([tf.reduce_sum(part, axis=1) for part in parts], axis=1)
 
     def _columns(self, inputs: dict[str, Any]) -> Any:
-        """Return all columns side by side [rows, sum of widths]: numbers, then embedded categories."""
+        """Return all columns side by side, [rows, sum of widths]: numbers, then embedded
+        categories.
+        """
         parts = []
         if NUMBERS in inputs:
             numbers = tf.cast(inputs[NUMBERS], tf.float32)
