@@ -209,7 +209,10 @@ class MemoryFleet:
         self._metadata[name, create.zone] = dict(metadata)
 
     def delete(self, vm: Vm) -> bool:
-        """Delete the VM. Idempotent. Return whether it is gone: a slow fleet needs `settle` first."""
+        """Delete the VM. Idempotent.
+
+        Return whether it is gone: a slow fleet needs `settle` first.
+        """
         with self._lock:
             current = self._current(vm)
             if current is None:

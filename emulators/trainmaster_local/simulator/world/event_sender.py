@@ -110,7 +110,10 @@ class EventSender:
         self._send_next()
 
     def _repeat(self, event: Event) -> None:
-        """Publish the event again, unless a later one or a directive came, and plan the next time."""
+        """Publish the event again, unless a later one or a directive came.
+
+        It plans the next time.
+        """
         if self._latest is event:
             self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
             self.plan_within(REPEAT_S, lambda: self._repeat(event))

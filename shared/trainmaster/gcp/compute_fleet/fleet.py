@@ -94,7 +94,10 @@ class ComputeFleet:
         tpu_zones: Sequence[str] = (),  # noqa: ARG002 - the port's
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
-        """Return the job's VMs in every zone, in any state. Cloud TPU's nodes are listed elsewhere."""
+        """Return the job's VMs in every zone, in any state.
+
+        Nodes of Cloud TPU are listed by another fleet.
+        """
         with compute_errors(f"list the VMs of {job_id}"):
             listed, unreachable = self._listing.find(_label_filter(job_id), zones)
         if zones:
