@@ -44,4 +44,5 @@ def category_positions(cells: pd.Series, column: Column) -> np.ndarray[Any, Any]
         known = [order.get(category, UNKNOWN) for category in found]
     if not known:  # the table has no rows
         return np.zeros(len(cells), dtype=np.int64)
-    return np.asarray(known, dtype=np.int64)[codes]
+    positions: np.ndarray[Any, Any] = np.asarray(known, dtype=np.int64)[codes]
+    return positions
