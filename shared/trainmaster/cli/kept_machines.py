@@ -1,4 +1,8 @@
-"""`trainmaster machines --kept` and `--release`: the machines that wait for a next job."""
+"""`trainmaster machines --kept` and `--release`: the machines that wait for a next job.
+
+A job may keep its VMs when it ends, as a *machine set*. Its *holder* is the job that used them
+last.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,10 @@ def show_kept(form: Format) -> None:
 
 
 def _row(machines: MachineSet, store: Store) -> dict[str, Any]:
+    """Return the columns of the table, and the ids of the VMs.
+
+    The submitter is one of the properties that a next job must share (`fit`).
+    """
     submitters = [item.value for item in machines.fit if item.name == "the submitter"]
     return {
         "jobId": machines.holder,
@@ -42,7 +50,7 @@ def _row(machines: MachineSet, store: Store) -> dict[str, Any]:
 
 
 def _price_per_hour(machines: MachineSet, store: Store) -> str:
-    """Return the list price in words; empty: it is not known."""
+    """Return the list price of all machines in words; empty: it is not known."""
     from trainmaster.wiring.price_list import price_list
 
     prices = price_list()

@@ -6,9 +6,9 @@ from trainmaster.core.intake.bucket_places import BucketPlace
 
 
 class StagedObjects:
-    """Objects of this process. See `trainmaster.ports.Objects`.
+    """Objects of this process, by `gs://BUCKET/NAME`. Adapter of `trainmaster.ports.Objects`.
 
-    Nothing replaces one of them, so that each has one generation.
+    Nothing replaces one of them, so that each has one generation (number of its content).
     """
 
     def __init__(self) -> None:

@@ -153,8 +153,8 @@ class JobQueries(Database):
         """Return at most `limit` jobs, the newest first, from the position `after` on.
 
         Queries by the narrowest condition of the filter `only`, and compares its other conditions
-        here. The index of that condition ends with the time and the document's name: the order of lists.
-        A query that finds too few jobs is followed by one for twice as many.
+        here. The index of that condition ends with the time and the document's name: the order of
+        lists. A query that finds too few jobs is followed by one for twice as many.
         """
         query = self._where(JOBS, *_indexed_conditions(only)).order_by(
             "created_at", direction=Query.DESCENDING
