@@ -31,7 +31,9 @@ def test_files_of_a_wheel_are_listed() -> None:
     assert files_of(wheel("trainer/task.py"), LIMIT) == {"/trainer/task.py"}
 
 
-@pytest.mark.parametrize("archive", [b"", b"code", sdist("trainer/task.py")[:30]])
+@pytest.mark.parametrize(
+    "archive", [b"", b"code", sdist("trainer/task.py")[:30]], ids=["empty", "text", "cut off"]
+)
 def test_files_of_what_is_no_archive_are_not_known(archive: bytes) -> None:
     assert files_of(archive, LIMIT) is None
 
