@@ -21,14 +21,12 @@ LIMIT = MIB
 
 @pytest.mark.parametrize("form", ["", "gz", "bz2", "xz"])
 def test_files_of_every_form_are_listed(form: str) -> None:
-    assert files_of(sdist("setup.py", "trainer/task.py", form=form), LIMIT) == {
-        "/trainer-0.1/setup.py",
-        "/trainer-0.1/trainer/task.py",
-    }
+    files = files_of(sdist("setup.py", "trainer/task.py", form=form), LIMIT)
+    assert files == frozenset(("/trainer-0.1/setup.py", "/trainer-0.1/trainer/task.py"))
 
 
 def test_files_of_a_wheel_are_listed() -> None:
-    assert files_of(wheel("trainer/task.py"), LIMIT) == {"/trainer/task.py"}
+    assert files_of(wheel("trainer/task.py"), LIMIT) == frozenset(("/trainer/task.py",))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,11 @@ def test_no_more_than_the_limit_is_unpacked(
     opened: list[IO[bytes]] = []
 
     def opening(opener: Callable[[IO[bytes]], IO[bytes]]) -> Callable[[IO[bytes]], IO[bytes]]:
-        return lambda content: opened.append(opener(content)) or opened[-1]
+        def opens(content: IO[bytes]) -> IO[bytes]:
+            opened.append(opener(content))
+            return opened[-1]
+
+        return opens
 
     openers = {magic: opening(opener) for magic, opener in packages._DECOMPRESSORS.items()}
     monkeypatch.setattr(packages, "_DECOMPRESSORS", openers)
