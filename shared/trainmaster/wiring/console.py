@@ -127,6 +127,7 @@ def denied_by_credentials() -> Denied:
         Action.SUBMIT: on_submit,
         Action.LABELS: state,
         Action.DELETE: state,
+        Action.RELEASE: state + on_provision,
     }
     return {
         action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names
