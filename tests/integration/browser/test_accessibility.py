@@ -21,8 +21,8 @@ from tests.support.console_browser import (
     tuning_world,
 )
 from tests.support.console_site import Site
+from tests.support.kept_jobs import run_job, succeed
 from tests.support.world import World
-from tests.unit.flows.test_kept_machines import run_job, succeed
 from trainmaster.ports.metrics import Metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

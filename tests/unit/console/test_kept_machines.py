@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from tests.support.console_site import READ_ONLY, Site
+from tests.support.kept_jobs import run_job, succeed
 from tests.unit.console.test_actions import form_of, send
-from tests.unit.flows.test_kept_machines import run_job, succeed
 from trainmaster.console.pages.installation_page import read_installation_page
 from trainmaster.core.model.machine_set import SetState
 from trainmaster.presentation import kept_machines
