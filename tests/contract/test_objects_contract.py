@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +22,8 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.ports import BucketForbiddenError, Objects
 from trainmaster_local.memory.objects import MemoryObjects
+
+MIB = 1024 * 1024
 
 
 @pytest.fixture(params=["memory", "storage"])
@@ -54,6 +58,39 @@ def test_object_is_read_up_to_the_byte_limit(objects: Objects, uri: str) -> None
 def test_empty_object_is_read_as_no_bytes(objects: Objects, uri: str) -> None:
     objects.write(uri, b"", content_type="text/plain")
     assert objects.read(uri, max_bytes=100) == b""
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (gzip.compress(b"state: ready"), b"state: ready"),
+        (gzip.compress(bytes(200 * MIB)), bytes(MIB)),
+        (b"not compressed", b"not compressed"),
+    ],
+    ids=["text", "bomb", "false label"],
+)
+def test_compressed_object_is_read_up_to_the_byte_limit(
+    storage_emulator: str,
+    monkeypatch: pytest.MonkeyPatch,
+    uri: str,
+    stored: bytes,
+    expected: bytes,
+) -> None:
+    """As `gsutil cp -z` stores it."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{storage_emulator}")
+    client = clients.storage_client()
+    if client.lookup_bucket("bucket") is None:
+        client.create_bucket("bucket")
+    blob = client.bucket("bucket").blob(uri.removeprefix("gs://bucket/"))
+    blob.content_encoding = "gzip"
+    blob.upload_from_string(stored)
+    objects = StorageObjects(client)
+    tracemalloc.start()
+    assert objects.read(uri, max_bytes=MIB) == expected
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    objects.close()
+    assert peak < 20 * MIB
 
 
 def test_missing_object_is_none_and_can_be_deleted(objects: Objects, uri: str) -> None:

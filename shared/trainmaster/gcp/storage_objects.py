@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from google.api_core import exceptions
 from google.cloud.storage import Blob, Client
@@ -15,6 +16,9 @@ from trainmaster.gcp.retries import CALL, CALL_S, retry_options
 from trainmaster.ports import BucketForbiddenError, CreatedObject, ObjectForbiddenError
 
 _CREATED_FIELDS = "items(name,timeCreated,size),nextPageToken"
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+"""Window size of zlib that stands for a header and a trailer of gzip."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +35,11 @@ class StorageObjects:
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         """Return at most the first `max_bytes` of the object, or None if it does not exist."""
-        data = read_part(self._client, uri, generation, 0, max_bytes - 1, self._options)
-        if data is None:
-            return None
-        return data[:max_bytes]  # a compressed object is sent whole, whatever range is requested
+        blob = _blob(self._client, uri, generation)
+        data = _read(blob, uri, 0, max_bytes - 1, self._options)
+        if data is None or blob.content_encoding != "gzip":
+            return data
+        return _decompressed(data, max_bytes)
 
     def generation(self, uri: str) -> int | None:
         """Return the number of the object's current version, or None if it does not exist.
@@ -117,28 +122,39 @@ class StorageObjects:
         return _blob(self._client, uri, None)
 
 
-def read_part(
-    client: Client,
-    uri: str,
-    generation: int | None,
-    start: int,
-    end: int | None = None,
-    options: Mapping[str, Any] = CALL,
+def read_part(client: Client, uri: str, generation: int | None, start: int) -> bytes | None:
+    """Return the stored bytes from `start`; None if there is no such object or generation."""
+    return _read(_blob(client, uri, generation), uri, start, None, CALL)
+
+
+def _read(
+    blob: Any, uri: str, start: int, end: int | None, options: Mapping[str, Any]
 ) -> bytes | None:
-    """Return the bytes from `start` to `end`, both included; None if there is no such object or
-    generation.
+    """Return the stored bytes from `start` to `end`, both included; None: there is no such object.
+
+    Sets the blob's content encoding.
     """
     with google_errors(f"read {uri}"):
         try:
-            # A part of an object cannot be compared with the checksum of the whole.
-            part = _blob(client, uri, generation).download_as_bytes(
-                start=start, end=end, checksum=None, **options
+            # Decompressed on the way, an object (`gsutil cp -z`) would come whole, whatever range
+            # is requested, and a thousand times larger than it is stored. A part of an object
+            # cannot be compared with the checksum of the whole.
+            part = blob.download_as_bytes(
+                raw_download=True, start=start, end=end, checksum=None, **options
             )
         except exceptions.NotFound:
             return None
         except exceptions.RequestRangeNotSatisfiable:
             return b""  # an empty object has no first byte
     return bytes(part)
+
+
+def _decompressed(data: bytes, max_bytes: int) -> bytes:
+    """Return at most `max_bytes` of what was compressed; the data as they are if they are not."""
+    try:
+        return zlib.decompressobj(_GZIP).decompress(data, max_bytes)
+    except zlib.error:
+        return data
 
 
 def _blob(client: Client, uri: str, generation: int | None) -> Any:
