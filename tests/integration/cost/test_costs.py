@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import pytest
@@ -113,7 +114,7 @@ def test_end_of_replicas_that_are_judged_alone_writes_those_that_run(
         with a_gang(kind, SIZES[1], firestore_emulator) as (gang, _):
             gang.functions.run(gang.reports())
             (chief, *_) = gang.exits(exit_status=0)
-            writes.append(gang.cost_of(lambda gang=gang, exit_=chief: gang.functions.run([exit_])))
+            writes.append(gang.cost_of(partial(gang.functions.run, [chief])))
     together, alone = (cost.writes for cost in writes)
     assert alone == together + SIZES[1] - 1
 
