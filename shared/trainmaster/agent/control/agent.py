@@ -289,8 +289,9 @@ class Agent:
             if self._state is AgentState.SHUTTING_DOWN:
                 must_end = not self._defer(self._shutdown_notice.save_s)
             if must_end:
-                if self._state is AgentState.ENDING and not self._program.is_ending:
-                    self._run_state.left_peers = self._program.has_left_peers()
+                is_first_order = self._state is AgentState.ENDING and not self._program.is_ending
+                if is_first_order and self._program.has_left_peers():
+                    self._run_state.mark_left_peers()
                 self.stall_watch.stop()
                 self._program.end(self._shutdown_notice.within(self._config.grace_s))
         elif self._state is AgentState.FINISHED:

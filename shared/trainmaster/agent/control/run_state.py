@@ -39,10 +39,6 @@ class RunState:
         self._reporter = reporter
         self._console = console
         self._state = StoredState.load(file, instance_id)
-        self.left_peers = False
-        """As `Program.has_left_peers`, of the program that was started last, when a directive ended
-        it. A crash of the agent forgets it.
-        """
         self._previous_run_settled = False
         """Whether `settle_previous_run` was called: the first directive has arrived."""
         self._reported_ready: IncarnationKey | None = None
@@ -121,7 +117,14 @@ class RunState:
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
-        self.left_peers = False
+        self._state.left_peers = False
+        self._save()
+
+    def mark_left_peers(self) -> None:
+        """Store that the program had left its peers (`Program.has_left_peers`) when a directive
+        ended it. Call it before the program is ended.
+        """
+        self._state.left_peers = True
         self._save()
 
     def report_started(self, key: IncarnationKey) -> None:
@@ -163,7 +166,7 @@ class RunState:
             functools.partial(self._on_ready_accepted, key),
             ended=self._previous_end(),
             is_held=True,
-            left_peers=self.left_peers,
+            left_peers=self._state.left_peers,
         )
 
     def _previous_end(self) -> dict[str, Any] | None:

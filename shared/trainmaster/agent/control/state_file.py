@@ -54,6 +54,8 @@ class StoredState:
     """
     exit: dict[str, Any] | None = None
     """How that incarnation ended, unless it runs or a directive ended it."""
+    left_peers: bool = False
+    """The program of that incarnation had left its peers when a directive ended it."""
     ready: IncarnationKey | None = None
     """The last incarnation for which Pub/Sub accepted a vm-ready under `hold`."""
     desired: ReceivedDirective | None = None

@@ -191,6 +191,19 @@ def test_hold_says_whether_the_ranks_of_the_ended_launcher_had_left_their_peers(
     assert vm.facts[-1] == "held 3"
 
 
+@pytest.mark.parametrize("before_crash", [(), (PROGRAM_ENDS,), (PROGRAM_ENDS, SET_UP)])
+def test_agent_that_crashes_still_says_that_the_ranks_had_left_their_peers(
+    before_crash: tuple[str, ...], tmp_path: Path
+) -> None:
+    vm = ScriptedVm(tmp_path / "state")
+    vm.left_peers = True
+    vm.run(RUN, SET_UP, HOLD_NEXT, *before_crash).crash().run(SET_UP)
+    assert vm.facts[-1] == "held 2, left peers"
+    vm.left_peers = False
+    vm.run(RUN_HELD, HOLD_NEXT, PROGRAM_ENDS).crash().run(SET_UP)
+    assert vm.facts[-1] == "held 3"
+
+
 def test_later_hold_still_carries_the_end_of_the_last_program() -> None:
     vm = ScriptedVm().run(RUN, SET_UP, PROGRAM_ENDS, HOLD_NEXT, SET_UP, HOLD_NEXT, SET_UP)
     assert vm.facts[-2:] == ["held 2, process 1", "held 3, process 1"]
