@@ -71,8 +71,8 @@ def ipc_objects(folder: Path = SYSV_IPC) -> list[str]:
 
 
 def remove_ipc(objects: Collection[str]) -> None:
-    for one in objects:
-        call("ipcrm", *one.split())
+    for ipc_object in objects:
+        call("ipcrm", *ipc_object.split())
 
 
 def all_mount_points(mounts: Path = MOUNTS) -> Iterator[str]:

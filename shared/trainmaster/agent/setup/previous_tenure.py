@@ -136,9 +136,9 @@ def clean(
         machine_state.unmount_all(point)
     machine_state.remove_ipc(_new(IPC, first, workspace.environ))
     findings += [
-        f"{what} {one} of the last job cannot be removed"
+        f"{what} {name} of the last job cannot be removed"
         for key, what in ((UNITS, "the unit"), (MOUNTED, "the mount"), (IPC, "the IPC object"))
-        for one in _new(key, first, workspace.environ)
+        for name in _new(key, first, workspace.environ)
     ]
     findings += _busy_gpus(workspace.environ, pause)
     return "; ".join(findings)
@@ -161,7 +161,7 @@ def _new(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -
     """
     if key not in first:
         return []
-    return [one for one in _kernel_state(environ).get(key, ()) if one not in first[key]]
+    return [name for name in _kernel_state(environ).get(key, ()) if name not in first[key]]
 
 
 def _left_files(workspace: Workspace, stored: Mapping[str, list[str]]) -> Iterable[Path]:
