@@ -57,7 +57,8 @@ EXTRA_MIB_MAX: Final = 40.0
 """How much more memory than its bare app it may use."""
 CONSOLE_START_EXTRA_S_MAX: Final = 0.25
 CONSOLE_EXTRA_MIB_MAX: Final = 50.0
-"""The console imports templates, the job format and prices, which no other function needs together.
+"""The same for the console. It imports templates, the job format and prices, which no other
+function needs together.
 """
 LIGHT_MIB_MAX: Final = 160.0
 """Most memory of a function that is not `HEAVY`."""
@@ -157,6 +158,7 @@ def measure_all(runs: int) -> dict[str, Comparison]:
 
 
 def _requirements(function: str) -> str:
+    """Return the name of the file with the function's locked requirements."""
     return REQUIREMENTS.get(function, "functions")
 
 
@@ -243,6 +245,7 @@ def started(
 
 
 def send(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
+    """Return the HTTP status of a request to a function on this machine. Raises OSError."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body, dict(headers))
@@ -256,13 +259,12 @@ def _cpu_s(pid: int) -> float:
 
     Source: proc(5), schedstat: nanoseconds on a CPU, for each thread.
     """
-    threads = (
-        path for process in family(pid) for path in Path(f"/proc/{process.pid}/task").iterdir()
-    )
-    return (
-        sum(int((path / "schedstat").read_text(encoding="ascii").split()[0]) for path in threads)
-        / 1e9
-    )
+    nanoseconds = 0
+    for process in family(pid):
+        for thread in Path(f"/proc/{process.pid}/task").iterdir():
+            on_cpu, *_ = (thread / "schedstat").read_text(encoding="ascii").split()
+            nanoseconds += int(on_cpu)
+    return nanoseconds / 1e9
 
 
 def memory_mib(pid: int) -> float:
@@ -273,6 +275,7 @@ def memory_mib(pid: int) -> float:
 
 
 def _median(colds: list[Cold]) -> Cold:
+    """Return the median of each figure."""
     return Cold(
         *(statistics.median(getattr(cold, field.name) for cold in colds) for field in fields(Cold))
     )
@@ -285,6 +288,7 @@ def exceeded(comparisons: Mapping[str, Comparison]) -> dict[str, list[str]]:
 
 
 def table(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
+    """Yield the lines that the command prints."""
     over = exceeded(comparisons)
     columns = (
         f"{'start':>8s} {'bare':>8s} {'ratio':>6s} {'import':>8s} {'event':>8s} {'memory':>11s}"

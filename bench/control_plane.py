@@ -80,9 +80,9 @@ class ControlPlane:
         return FleetDeps(
             self.fleet,
             addresses,
-            "my-project",
-            {"startup-script": "#!"},
-            partial(run_all, self.threads),
+            project="my-project",
+            agent_files={"startup-script": "#!"},
+            run_all=partial(run_all, self.threads),
         )
 
     # Deliveries for `run`

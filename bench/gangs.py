@@ -7,8 +7,9 @@ settled again.
     end      all exit with status 0, the chief last, until the job SUCCEEDED and no VM is left
     rerun    a program fails in a job that is rerun then, until its next attempt runs
 
-The pauses of `provision` between two rounds are part of the times. The operations of each phase
-are those of `bench.costs`.
+`python -m bench` calls `measure`. `provision` is the function that creates and deletes VMs. Its
+pauses between two rounds are part of the times. The operations of each phase are those of
+`bench.costs`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def measure_queue(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
 
 def _drain(project: Project, senders: Agents, jobs: int) -> int:
     """Let all jobs wait, run and end. Return the invocations of functions."""
-    limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}
+    limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}  # a tenth of the jobs may run at a time
     functions = ControlPlane(project.store, auth=senders.auth(project.store), limits=limits)
     left = {f"queue_{number}" for number in range(jobs)}
     functions.run([functions.submit(job_id, job_spec(1)) for job_id in sorted(left)])
@@ -122,21 +122,27 @@ def running_jobs(project: Project, jobs: int) -> ControlPlane:
 
 
 def copy_id(number: int) -> str:
+    """Return the id of a copy, numbered from 0."""
     return f"{COPIED}_{number}"
 
 
 def _create_vms(fleet: MemoryFleet, job: Job) -> dict[ReplicaId, str]:
     """Create the VMs that a running job has. Return their ids."""
-    directive = Directive(job.attempt, 1, DirectiveAction.RUN)
-    metadata = {
-        "trainmaster-directive": json.dumps(
-            {"attempt": job.attempt, "incarnation": 1, "action": "run"}
-        )
-    }
+    # Each VM is ordered to run the first incarnation, in the way in which its agent reads it.
+    directive = Directive(job.attempt, incarnation=1, action=DirectiveAction.RUN)
+    written = {"attempt": job.attempt, "incarnation": 1, "action": "run"}
+    metadata = {"trainmaster-directive": json.dumps(written)}
     for group in job.plan.groups:
         replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-        fleet.create(
-            job, Create(group, job.zone, 1, directive, replica_ids, names, round=0), metadata
+        create = Create(
+            group,
+            job.zone,
+            vm_generation=1,
+            directive=directive,
+            replica_ids=replica_ids,
+            names=names,
+            round=0,
         )
+        fleet.create(job, create, metadata)
     return {vm.replica_id: vm.instance_id for vm in fleet.list_vms(job.job_id)}

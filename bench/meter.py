@@ -20,6 +20,7 @@ from typing import Any, Final
 from google.cloud.firestore import Client
 
 ENTRIES_PER_READ: Final = 1000
+"""Index entries that a count looks at for the price of one read."""
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ def attach(client: Client, meter: Meter) -> None:
 def _counted(
     call: Callable[..., Any], reads: Callable[[list[Any]], int], meter: Meter
 ) -> Callable[..., Iterator[Any]]:
+    """Return the call, counted. `reads`: how many reads its responses cost."""
+
     def count(request: Any, **options: Any) -> Iterator[Any]:
         responses = list(call(request=request, **options))
         meter.add(reads=reads(responses))
@@ -74,14 +77,17 @@ def _counted(
 
 
 def _documents(responses: list[Any]) -> int:
+    """Return the reads of a request for documents by their paths."""
     return sum("found" in response or "missing" in response for response in responses)
 
 
 def _query_results(responses: list[Any]) -> int:
+    """Return the reads of a query."""
     return max(1, sum("document" in response for response in responses))
 
 
 def _counts(responses: list[Any]) -> int:
+    """Return the reads of a count."""
     values: list[int] = [
         value.integer_value
         for response in responses

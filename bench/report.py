@@ -25,6 +25,7 @@ DATA: Final = ROOT / "docs" / "benchmarks.json"
 # The Python that draws plots; `make bench-peers` installs it.
 PLOTTER: Final = ROOT / "build" / "peers" / "plots" / "bin" / "python"
 OURS: Final = "Trainmaster"
+"""Name of the first system in all tables; the others are its peers."""
 SIZED: Final = re.compile(r"^(?P<name>.*) [NJ]=(?P<size>\d+)$")
 """Name of a row that was measured with N replicas or J jobs. The page shows the largest size."""
 
@@ -60,7 +61,9 @@ class Row:
         words = [f"{statistics.median(values):.4g}"] if values else []
         if len(values) > 1 and min(values) < max(values):
             words.append(f"({min(values):.3g} to {max(values):.3g})")
-        return " ".join([*words, *([self.reasons[system]] if system in self.reasons else [])])
+        if system in self.reasons:
+            words.append(self.reasons[system])
+        return " ".join(words)
 
 
 def read_rows(data: Mapping[str, Any]) -> list[Row]:
@@ -129,7 +132,8 @@ def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
         dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))])
     )
     yield f"| | unit | {' | '.join(systems)} | n | load | on | commit |"
-    yield "| --- " * (len(systems) + 6) + "|"
+    columns_beside_systems = 6
+    yield "| --- " * (len(systems) + columns_beside_systems) + "|"
     matches = [SIZED.match(row.name) for row in rows]
     # Rows are in the order of their sizes.
     largest = {match["name"]: int(match["size"]) for match in matches if match is not None}

@@ -1,4 +1,7 @@
-"""The assumptions of the documentation about Google Cloud. The table is in assumptions.yaml."""
+"""The assumptions of the documentation about Google Cloud. The table is in assumptions.yaml.
+
+The smoke test notes facts on Google Cloud, and its report compares them with these.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Steps with a synchronous job of two Spot VMs: its members save together, its signs of life
 arrive, and a VM that hangs is replaced.
+
+The members run in rounds: all start together, and when one ends, the next round is held until all
+are ready again. `World.saw` notes a fact of Google Cloud, which the report compares with what the
+documentation assumes.
 """
 
 from __future__ import annotations
@@ -28,8 +32,11 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.flows.provisioning.alive_series import last_points
 
 GANG: Final = "gang"
+"""Name of the job in `World.jobs`."""
 DISTURBED: Final = ReplicaId(TaskType.WORKER, 0)
+"""The member whose VM is preempted, and hangs later."""
 PREEMPTION_MAX_S: Final = 600.0
+"""How long gcloud may wait for the end of the VM."""
 TOGETHER_S: Final = 1.0
 """How far apart members are asked at most, if their agents reach each other.
 
@@ -38,9 +45,11 @@ A directive, which orders the same otherwise, takes seconds.
 ROUND_MAX_S: Final = 900.0
 """How long a round may be held: a VM is deleted, and another one prepares."""
 POINTS_MAX_S: Final = 300.0
+"""How long Cloud Monitoring may take to show the first points."""
 WATCHED_S: Final = 90.0
 """How long the series are watched: three intervals of their points."""
 HUNG_MAX_S: Final = 600.0
+"""How long it may take until a hung VM is replaced."""
 SAVED_LINE: Final = re.compile(r"smoke-saved (?P<member>\S+) \d+ (?P<asked_at>[\d.]+)")
 """Source: smoke/program/probe/gang.py."""
 

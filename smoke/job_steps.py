@@ -1,4 +1,9 @@
-"""Steps that run whole jobs: the example with TensorFlow, and a container."""
+"""Steps of the smoke test that run whole jobs: the example with TensorFlow, and a container.
+
+`World.saw` notes a fact of Google Cloud; the report compares the facts with what the documentation
+assumes. `World.until` waits for a condition, and raises StepError when it takes too long. Each step
+raises StepError if it fails.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,7 @@ from smoke.world import SkippedError, StepError, World
 from trainmaster.core.model.job import JobState
 
 KEPT: Final = "300s"
+"""How long the VM of the first job is kept for the second one."""
 LINES_MAX_S: Final = 180.0
 """How long Cloud Logging may take to show a line."""
 MACHINE_LINE: Final = re.compile(

@@ -1,5 +1,8 @@
 """The result of a run as text: the steps, then each assumption with what was expected and what was
 seen.
+
+A *step* is something that the smoke test did on Google Cloud, and an *assumption* what Trainmaster
+relies on there. A *finding* says whether an assumption was right.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
 
 
 def _finding_cells(row: Finding) -> tuple[str, ...]:
+    """Return the finding as a row of the second table."""
     return (
         row.verdict.value,
         row.assumption.text,
@@ -50,13 +54,15 @@ def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose columns are aligned."""
     cells = [[_cell(text) for text in row] for row in (heads, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    cells.insert(1, ["-" * max(width, 3) for width in widths])
+    cells.insert(1, ["-" * max(width, 3) for width in widths])  # Markdown needs three
     for row in cells:
         padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         yield f"| {' | '.join(padded)} |"
 
 
 def _cell(text: str) -> str:
+    """Return the text as one line that does not end the cell."""
     return " ".join(text.split()).replace("|", "\\|")

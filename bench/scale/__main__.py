@@ -38,6 +38,7 @@ RUN_S: Final = 600.0
 ENDS_AT_S: Final = 1200.0
 """When all programs end in the scenario `ends`."""
 SUBMITTED_WITHIN_S: Final = 60.0
+"""Time in which all jobs are submitted, at equal distances."""
 LONGEST_S: Final = 48 * 3600.0
 """When a scenario that does not end is given up."""
 CHECK_S: Final = 30.0
@@ -94,7 +95,9 @@ def wait_until(installation: Installation, is_reached: Callable[[], bool]) -> No
 
 
 def percentiles(name: str, seconds: Iterable[float]) -> Iterator[str]:
+    """Yield a line with median, 95th percentile and maximum of these times, in minutes."""
     minutes = sorted(value / 60 for value in seconds)
+    # Steps of 5 %, from 5 % to 95 %; a single value is all of them.
     twentieths = statistics.quantiles(minutes, n=20) if len(minutes) > 1 else minutes * 19
     median, percentile_95 = twentieths[9], twentieths[18]
     yield f"{name}: median {median:.1f}, 95 % {percentile_95:.1f}, last {minutes[-1]:.1f}"

@@ -84,6 +84,7 @@ class Peaks:
     begin_s: float = 0.0
 
     def add(self, now_s: float, name: str, amount: float) -> None:
+        """Add an amount at this virtual time. Times do not decrease."""
         begin_s = now_s // self.span_s * self.span_s
         if begin_s != self.begin_s:
             self.sums.clear()

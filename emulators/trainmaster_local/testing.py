@@ -49,6 +49,7 @@ from trainmaster_local.simulator.world.event_sender import event_body
 from trainmaster_local.simulator.world.function_ports import SimAddressBook, run_sequentially
 
 TOKEN: Final = "ya29.a-token-of-the-tests"  # noqa: S105 - valid in memory only
+"""Access token with all permissions."""
 STEP: Final = timedelta(seconds=1)
 """How much later each event of a program is than the one before."""
 
@@ -56,7 +57,8 @@ STEP: Final = timedelta(seconds=1)
 class MemoryClient(Client):
     """A Client of an Installation.
 
-    `wait` does not wait: it raises TimeoutError if the job has not ended.
+    `wait` does not wait: it raises TimeoutError if the job has not ended. `logs` has no lines of
+    programs.
     """
 
     def __init__(self, project: str, api: Any, log: MemoryJobLog) -> None:
@@ -87,7 +89,13 @@ class MemoryClient(Client):
         """
         for line in self._log.lines(self.describe(job).job_id):
             yield LogLine(
-                line.at.isoformat(), line.key, "service", "", line.severity, line.message, {}
+                line.at.isoformat(),
+                line.key,
+                task="service",
+                vm="",
+                severity=line.severity,
+                message=line.message,
+                payload={},
             )
 
 
@@ -102,15 +110,25 @@ class MemoryApi:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
     ) -> Mapping[str, Any]:
+        """Return the response of the API, as if its own user had sent the request.
+
+        `path`: below `/v1/projects/PROJECT/`. `invocation`: id of a call that creates a job. Raises
+        InvalidJobError for a job that the API refuses, and PermanentError for other errors.
+        """
         headers = {
             "authorization": f"Bearer {TOKEN}",
             "user-agent": f"trainmaster invocation-id/{invocation}",
         }
         data = b"" if body is None else json.dumps(body).encode()
-        response = handler.serve(
-            Request(method, f"/v1/projects/{self.service.project}/{path}", {}, headers, data),
-            self.service,
+        request = Request(
+            method,
+            f"/v1/projects/{self.service.project}/{path}",
+            query={},
+            headers=headers,
+            body=data,
         )
+        response = handler.serve(request, self.service)
+        # As JSON, so that a client sees what it would receive.
         content: dict[str, Any] = json.loads(json.dumps(response.body))
         if response.status < 400:  # noqa: PLR2004 - the first status of an error
             return content
@@ -142,7 +160,13 @@ class Installation:
         self._deps = CreationDeps(
             self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=job_log
         )
-        fleet_deps = FleetDeps(self._fleet, SimAddressBook(), self.project, {}, run_sequentially)
+        fleet_deps = FleetDeps(
+            self._fleet,
+            SimAddressBook(),
+            self.project,
+            agent_files={},
+            run_all=run_sequentially,
+        )
         self._handlers = handlers_by_topic(
             lambda: self._deps, auth_deps=None, fleet_deps=lambda: fleet_deps
         )
@@ -211,6 +235,7 @@ class Installation:
                     self._report_ready(state, vm)
 
     def _state(self, job: Job | str) -> State:
+        """Return the job and its replicas. Raises PermanentError if there is no such job."""
         job_id = self.client.describe(job).job_id
         loaded = self._store.load_attempt(job_id)
         if loaded is None:
@@ -228,6 +253,7 @@ class Installation:
         self._handlers[topic](Message(data, {}, str(uuid.uuid4()), self.now))
 
     def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
+        """Return the latest VM of a replica. Raises PermanentError if it has none."""
         vms = [
             vm
             for vm in self._fleet.list_vms(state.job.set_id)
@@ -279,14 +305,25 @@ class Installation:
 
 
 def _directive(vm: Vm) -> Directive:
+    """Return what the VM's metadata orders its agent to do. Raises PermanentError if that is
+    nothing.
+    """
     if vm.directive is None:
         raise PermanentError(f"{vm.name} has no directive")
     return vm.directive
 
 
 def _is_held(vm: Vm) -> bool:
+    """Return whether the agent of the VM waits for its peers: it is to run no program before all of
+    them are ready.
+    """
     return _directive(vm).action is DirectiveAction.HOLD
 
 
 def _key(message: Mapping[str, Any]) -> tuple[int, int]:
+    """Return attempt (execution of the whole job) and incarnation (execution of the program within
+    it).
+
+    `message`: of an agent.
+    """
     return message["attempt"], message["incarnation"]

@@ -293,6 +293,7 @@ class Cloud:
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
+        """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state."""
         del tpu_zones
         lost = self._unreachable()
         vms = [vm for vm in self.present.values() if vm.set_id == job_id]
@@ -300,6 +301,9 @@ class Cloud:
         return complete(listed, [zone for zone in lost if not zones or zone in zones])
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        """Return all VMs with any job's label, in every zone and any state, with their creation
+        times.
+        """
         del zones
         lost = self._unreachable()
         vms = [vm for vm in self.present.values() if vm.zone not in lost]
@@ -307,6 +311,7 @@ class Cloud:
         return complete(listed, lost)
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs of one bulk insert, all or nothing."""
         self._reach(create.zone)
         key = create.request_key(job.job_id)
         if key not in self._requests:
@@ -367,6 +372,9 @@ class Cloud:
         return lambda: Pending() if world.now_s < done_s else outcome
 
     def delete(self, vm: Vm) -> bool:
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
+        deleted.
+        """
         self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None:
@@ -382,6 +390,9 @@ class Cloud:
         return existing.is_gone
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was
+        listed with.
+        """
         self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None or str(existing.fingerprint) != vm.fingerprint:
@@ -396,6 +407,7 @@ class Cloud:
         return True
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job: replace its metadata in one write, then its labels."""
         self._reach(hand_over.vm.zone)
         existing = self._find(hand_over.vm)
         if existing is None or str(existing.fingerprint) != hand_over.vm.fingerprint:
@@ -406,6 +418,7 @@ class Cloud:
         return self.write_directive(hand_over.vm, hand_over.create.directive)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return when the VM's agent last wrote a heartbeat. None: unknown."""
         self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None or not existing.agents:
@@ -415,14 +428,19 @@ class Cloud:
         )
 
     def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program
+        on the VM may have written it. None: unknown.
+        """
         del vm
         return None
 
     def release(self, job: Job) -> bool:
+        """Delete the other resources of an ended job without VMs, such as placement policies."""
         del job
         return True
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        """Return the serial console output from byte `start` on, and where to continue."""
         del vm
         return "", start
 

@@ -81,6 +81,10 @@ class Functions:
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        """Publish one message, and return when it is stored.
+
+        Raises TemporaryError if that is uncertain; the message may then still have been stored.
+        """
         world = self._world
         profile = world.profile
         if topic not in self._handlers:
@@ -111,6 +115,7 @@ class Functions:
                 self._world.within(DELIVERY_S, self._deliver, topic, message, 1)
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        """Publish messages without attributes, in as few requests as possible."""
         for data in messages:
             self.publish(topic, data, {})
 
@@ -190,9 +195,13 @@ class Addresses:
     """Implements `trainmaster.ports.AddressBook`."""
 
     def address(self, name: str, zone: str) -> str:
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
         return f"{name}.{zone}:2222"
 
     def channel_address(self, name: str, zone: str) -> str:
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         return f"{name}.{zone}:2221"
 
 
@@ -203,10 +212,16 @@ class Suggestions:
         self._world = world
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
+        """Return the values of the next trial: one per parameter, in the order of
+        `tuning.parameters`.
+        """
         del tuning
         return (str(random.Random(seed).uniform(0.001, 0.1)),)  # noqa: S311 - the same seed gives the same value
 
     def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
+        """Return the running trials to stop by the rule `tuning.stopping`: their numbers, each with
+        the values that were compared, in words. Empty without such a rule.
+        """
         running = tuning.of_state(TrialState.RUNNING)
         return {
             trial.number: "worse"

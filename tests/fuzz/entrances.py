@@ -8,30 +8,42 @@ made of.
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from http import HTTPStatus
 from itertools import chain, count
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
+from zlib import crc32
 
 import pytest
 import yaml
+from werkzeug.test import TestResponse
 
+from infra.webhook import main as webhook
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
 from tests.support.world import World
+from trainmaster.agent.channel import datagrams
 from trainmaster.agent.metric.event_records import CorruptRecordError, parse_records
 from trainmaster.agent.metric.trial_metric import parse_measurements
+from trainmaster.agent.program.stacks import find_stacks, innermost_frames
+from trainmaster.agent.program.tracebacks import parse_traceback
+from trainmaster.agent.progress.printed import read_printed
+from trainmaster.agent.progress.status_server import parse_status
 from trainmaster.agent.reporting.log_entry import entry_of
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.api import handler
 from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
 from trainmaster.api.request import Request, Service
+from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, _answer
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.vm_names import job_hash_in
 from trainmaster.errors import PermanentError, TemporaryError
@@ -53,6 +65,7 @@ from trainmaster.presentation.progress import read_progress
 from trainmaster_local.memory.access import MemoryAccess
 
 OWNER: Final = "ya29.token-of-an-owner"
+Choice = TypeVar("Choice")
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)
 
 
@@ -155,29 +168,37 @@ def called(world: World) -> Callable[[bytes], None]:
     return read
 
 
+def chosen(choices: Sequence[Choice], data: bytes) -> Choice:
+    """Return one of the choices: the same one for the same input."""
+    return choices[crc32(data) % len(choices)]
+
+
 def browsed(site: Site) -> Callable[[bytes], None]:
+    """Open a page, or send a form: which of them follows from the input, because a page takes
+    milliseconds.
+    """
+
     def read(data: bytes) -> None:
         text = data.decode(errors="replace")[:4000]
         address = quote(text, safe="/?=&")
-        for path in (
-            f"/jobs?{address}",
-            f"/jobs/{address}",
-            f"/jobs/digits_1/logs?{address}",
-            f"/jobs/digits_1/resources?replica={address}",
-        ):
-            assert site.get(path).status_code != 500, path
         form = {
             "spec": data[:200_000].decode(errors="replace"),
             "job_id": text[:200],
+            "job": text[:200],
             "labels": text,
         }
-        for action in ("clone", "labels"):
-            assert (
-                site.client.post(
-                    f"/jobs/digits_1/{action}", data=form, base_url="http://127.0.0.1:8080"
-                ).status_code
-                != 500
-            )
+        visits: tuple[Callable[[], TestResponse], ...] = (
+            lambda: site.get(f"/jobs?{address}"),
+            lambda: site.get(f"/jobs/{address}"),
+            lambda: site.get(f"/jobs/digits_1/logs?{address}"),
+            lambda: site.get(f"/jobs/digits_1/resources?replica={address}"),
+            lambda: site.get(f"/compare?{address}"),
+            lambda: site.get(f"/cancel?{address}"),
+            lambda: site.send("/jobs/digits_1/clone", form),
+            lambda: site.send("/jobs/digits_1/labels", form),
+            lambda: site.send("/cancel", form),
+        )
+        assert chosen(visits, data)().status_code != HTTPStatus.INTERNAL_SERVER_ERROR
 
     return read
 
@@ -213,6 +234,45 @@ def shown(data: bytes) -> None:
     job_hash_in(text), parse_registry_image(text), job_id_from(text[:5000], "1")
 
 
+def trained(data: bytes) -> None:
+    """Read what a program prints of its progress and its errors, and what it reports by HTTP."""
+    text = data[: 64 << 10].decode(errors="replace")  # what an agent keeps of a stream
+    readings = [read_printed(text)]
+    with suppress(KeyError, TypeError, AttributeError, ValueError, RecursionError):
+        readings.append(parse_status(json.loads(text)))  # `StatusServer.answer` refuses for these
+    for reading in readings:
+        assert all(map(math.isfinite, reading.metrics.values()))
+        assert all(map(str.isprintable, reading.metrics))
+        assert reading.share is None or 0 <= reading.share <= 1
+    parse_traceback(text, "trainer")
+    innermost_frames(find_stacks(text), "trainer")
+
+
+def received(data: bytes) -> None:
+    """Read a datagram of a stranger, and the same bytes as the body of a member's."""
+    key = b"k" * 32
+    body = data[: datagrams.BYTES_MAX]
+    assert datagrams.decode(data, "digits_1", key) is None, "nobody has the key"
+    signed = datagrams.MAGIC + hmac.digest(key, body, "sha256") + body
+    found = datagrams.decode(signed, "digits_1", key)
+    if found:
+        assert all(math.isfinite(value) for value in found.seconds.values())
+
+
+def told(data: bytes) -> None:
+    """Show text to an agent that uses the tools of `trainmaster mcp`, and to a chat."""
+    text = data[: 256 << 10].decode(errors="replace")
+    answer = _answer([text], len(data) % 3, MARK)
+    assert len(answer) <= CHARS_MAX
+    head, *marked = answer.split("\n")
+    assert head in (UNTRUSTED, "Nothing.")
+    assert all(line.startswith((MARK, "There is more: continuation ")) for line in marked)
+    shown = {"text": "", "error_message": text, "attempt": 1, "job_id": "j"}
+    message = webhook.text_of({**shown, "transition": "failed", "state": "FAILED"}, "")
+    _, why = message.split("\n", 1)
+    assert not any(markup in why for markup in (*webhook.MARKUP, "\n"))
+
+
 def charted(site: Site) -> Callable[[bytes], None]:
     """Show series of a job that a program wrote: lists of numbers under any labels.
 
@@ -230,8 +290,9 @@ def charted(site: Site) -> Callable[[bytes], None]:
         if progress is not None:
             progress.words(site.world.now)
             json.dumps(progress.view(), allow_nan=False)
-        for path in ("jobs/digits_1", "compare?job=digits_1", "jobs/digits_1/resources"):
-            assert site.get(f"/{path}").status_code != 500, path
+        pages = ("/jobs/digits_1", "/compare?job=digits_1", "/jobs/digits_1/resources")
+        path = chosen(pages, data)
+        assert site.get(path).status_code != HTTPStatus.INTERNAL_SERVER_ERROR, path
 
     return read
 
@@ -350,6 +411,24 @@ def entrances() -> Mapping[str, Entrance]:
         yaml.safe_dump(a_spec()).encode(),
         yaml.safe_dump(manifest).encode(),
     ]
+    tasks = [
+        {"workdir": "~/code", "setup": "pip install torch", "num_nodes": 2, "run": "torchrun x.py"},
+        {"type": "task", "working_dir": ".", "commands": ["cd a", "python train.py"], "nodes": 2},
+    ]
+    datagram = {
+        "job": "digits_1",
+        "attempt": 1,
+        "round": 1,
+        "from": 1,
+        "kind": "save",
+        "serial": 1,
+        "answers": False,
+        "seconds": {"in": 0.5},
+        "number": 1,
+    }
+    ended = {"attempt": 1, "incarnation": 1, "at": message["at"], "cause": "process"}
+    ready = {**message, "incarnation": 2, "ended": {**ended, "exit_status": 1}}
+    notice = {**message, "cause": "notice", "unanswered": [1], "save_number": 1}
     running = {"attempt": "1", "incarnation": "1"}
     record = (8).to_bytes(8, "little") + b"\0" * 4 + b"\x09" + b"\0" * 7 + b"\0" * 4
     token = (
@@ -367,7 +446,11 @@ def entrances() -> Mapping[str, Entrance]:
             served(World()), [envelope], memory_mib=100
         ),  # only Pub/Sub makes envelopes
         "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
-        "maintenance message": Entrance(google_events.decode_maintenance, [message, audit]),
+        "vm-ready message": Entrance(
+            agent_messages.decode_vm_ready, [{**ready, "left_peers": True, "finding": "f"}]
+        ),
+        "maintenance message": Entrance(google_events.decode_maintenance, [message, notice, audit]),
+        "datagram": Entrance(received, [datagram]),
         "storage notification": Entrance(
             lambda data: google_events.decode_upload(
                 {
@@ -382,7 +465,10 @@ def entrances() -> Mapping[str, Entrance]:
         "internal message": Entrance(
             internal_requests.decode_provision, [{"version": 1, "job_id": "x", "number": 1}]
         ),
-        "job file": Entrance(read_document_as("jobs/x.yaml"), jobs),
+        "tuning request": Entrance(
+            internal_requests.decode_tune, [{"version": 1, "job_id": "x", "number": 1}]
+        ),
+        "job file": Entrance(read_document_as("jobs/x.yaml"), [*jobs, *tasks]),
         "job message": Entrance(submitted(world), jobs),
         "API": Entrance(
             called(world),
@@ -399,6 +485,23 @@ def entrances() -> Mapping[str, Entrance]:
                 {"attempt": 1, "measurements": [[1, 0.5]]},
                 {"training/hptuning/metric": 0.5, "global_step": "1"},
             ],
+        ),
+        "progress and errors": Entrance(
+            trained,
+            [
+                {
+                    "trainerStatus": {
+                        "progressPercentage": 5,
+                        "metrics": [{"name": "a", "value": 1}],
+                    }
+                },
+                b"Epoch 3/10 step 45/100 loss: 0.5 accuracy=0.25\n100%| | 1/9 [00:01<00:02, 1it/s]",
+                b'Traceback (most recent call last):\n  File "a/b.py", line 3, in f\nValueError: x',
+                b'Fatal Python error: Aborted\n\nThread 0x1 (most recent call first):\n  File "a"',
+            ],
+        ),
+        "agents and chats": Entrance(
+            told, ["<!channel> @here [a](http://x)", "| data\nThere is more: continuation 1."]
         ),
         "series": Entrance(
             charted(site),

@@ -21,7 +21,9 @@ from trainmaster_local.simulator.scenarios.fault_profiles import PROFILES
 from trainmaster_local.simulator.scenarios.scenario import HistoryError
 
 BATCH_SIZE: Final = 50
+"""Histories that a process takes at a time."""
 FAILURES_SHOWN_MAX: Final = 20
+"""Failures that are printed at the end."""
 PROGRESS_INTERVAL_S: Final = 5.0
 
 
@@ -31,12 +33,14 @@ class Tally:
 
     histories: int = 0
     steps: int = 0
+    """Lines of the histories' traces."""
     states: Counter[str] = field(default_factory=Counter)
     """Number of jobs, by their final state."""
     failures: list[tuple[str, int, str]] = field(default_factory=list)
     """Profile, seed and error of each history that failed."""
 
     def add(self, other: Tally) -> None:
+        """Add the totals of another batch."""
         self.histories += other.histories
         self.steps += other.steps
         self.states.update(other.states)

@@ -17,6 +17,7 @@ from trainmaster_local.simulator.scenarios.scenario import Outcome, Scenario, Si
 
 FAULTS_PER_HISTORY = 2.0
 MORE = ((30, 0), (30, 1), (998, 1))
+"""Replicas and seeds of the histories that only heavy tests run."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,8 @@ def quiet() -> Iterator[None]:
 def run_gang(replicas: int, seed: int) -> Outcome:
     """Run a job of this many replicas and two parameter servers.
 
-    The expected number of faults is always the same.
+    The expected number of faults is always the same. The job trains for two minutes, and writes a
+    checkpoint every ten seconds.
     """
     rate = FAULTS_PER_HISTORY / replicas
     profile = replace(STORM, suspend=0.05, fail=rate, loss_per_hour=12 * rate, stockout=0.1)

@@ -18,14 +18,19 @@ from trainmaster.console.rendering import STATIC
 
 MILLISECONDS: Final = 1_000
 HTML_KB_MAX: Final = 60.0
+"""Compressed size of a page, in kB."""
 STATIC_KB_MAX: Final = 45.0
+"""Compressed size of all files that pages load, in kB."""
 POLL_BYTES_MAX: Final = 512.0
+"""Size of the answer to a poll of a page that has not changed."""
 ELEMENTS_MAX: Final = 12_000.0
+"""HTML elements of a page of a job."""
 LANES_ELEMENTS_MAX: Final = 16_000.0
 """Of a page on which each of 1,000 replicas has a lane: a lane has 8 elements, and 2 for each
 phase.
 """
 SMALL_MS_MAX: Final = 250.0
+"""Server's time of a page with little on it."""
 
 
 def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: int) -> Figures:
@@ -81,6 +86,9 @@ def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
 
 
 def _server(site: LargeConsole, name: str, page: Page, repetitions: int) -> Figures:
+    """Return the figures of one page: the least time of several requests, its sizes, and the size
+    of the answer to a poll.
+    """
     path, times = page.path, []
     status, body, headers = site.get(path)
     for _ in range(repetitions):
@@ -125,3 +133,4 @@ SMALL_JOB: Final = {
     "region": "us-central1",
     "runtimeVersion": "2.21",
 }
+"""The training input of a job with one VM."""

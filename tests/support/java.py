@@ -85,7 +85,8 @@ def use_firestore(service: Service) -> None:
 
 def use_pubsub(service: Service) -> None:
     client = pubsub.PubSub(service.address, "archive")
-    pubsub.create_topics_and_subscriptions(client, {"sweep": 9})
+    discard_port = 9  # nothing listens there
+    pubsub.create_topics_and_subscriptions(client, {"sweep": discard_port})
     client.publish(pubsub.DEAD_LETTER, b"{}", reason="none")
     assert client.pull(pubsub.DEAD_LETTER)
 

@@ -61,15 +61,17 @@ def main() -> None:
         api = Api(world, access, an_app(world, access, patch).test_client())
         for name, query in REQUESTS.items():
             measure(name, partial(list_jobs, api, query), counts)
-    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # in KiB on Linux
     sys.stdout.write(f"{jobs} jobs; this process with all of them: {mib:.0f} MiB\n")
 
 
 def status_of(site: LargeConsole, path: str) -> int:
+    """Return the HTTP status of a page of the console."""
     return site.get(path)[0]
 
 
 def list_jobs(api: Api, query: dict[str, str]) -> int:
+    """Return the HTTP status of a list of jobs by the API."""
     return api.send("GET", "/v1/projects/my-project/jobs", token=OWNER, **query)[0]
 
 

@@ -19,12 +19,15 @@ class MemoryResources:
         """Digests of images, by their resource names."""
 
     def service_account(self, email: str) -> Existence:
+        """Look up a service account by its e-mail address."""
         return self._find(email)
 
     def secret_version(self, name: str) -> Existence:
+        """Look up a secret version: `SECRET`, `SECRET/versions/VERSION`, or a full name."""
         return self._find(name)
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
+        """Look up an image by its tag or digest."""
         existence = self._find(image.resource)
         digest = image.digest or self.digests.get(image.resource, "")
         return existence, digest if existence is Existence.EXISTS else ""

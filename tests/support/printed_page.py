@@ -18,8 +18,10 @@ _BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _CONTINUED: Final = re.compile(r" *\\\n *")
 INTERRUPTED: Final = "Ctrl-C"
 """A comment with this word says that the user ends the command."""
+"""Names in commands that a user replaces by those of a project on Google Cloud."""
 PLACEHOLDER: Final = re.compile(r"\b(?:PROJECT|BUCKET|JOB)\b")
 COMMAND_MAX_S: Final = 900.0
+"""How long a command may take."""
 SHOWN_MAX_S: Final = 180.0
 """How long the last command of a block may have to be repeated until it prints what is shown."""
 
@@ -107,6 +109,7 @@ def missing(shown: str, output: str) -> list[str]:
 
 
 def _without_numbers(text: str) -> str:
+    """Return the text with 0 for each number, and without the kinds of replicas and alignment."""
     text = re.sub(r"\b(?:chief|master|worker)\b", "replica", text)
     return re.sub(r" +", " ", re.sub(r"\d+", "0", text)).rstrip()
 

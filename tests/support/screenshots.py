@@ -24,6 +24,7 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.ports.metrics import Metric
 from trainmaster_emulators.process.state import ROOT
 
+# Size of the browser's window in pixels.
 WIDTH = 1280
 HEIGHT = 860
 WORKER_JOB = "resnet_imagenet_7"
@@ -32,7 +33,7 @@ WORKER_JOB = "resnet_imagenet_7"
 def incident_world() -> World:
     """Return a job of four workers: one was killed, one was preempted, one is being replaced.
 
-    Two jobs wait for it.
+    With `limits`, other jobs wait for it. The waits are seconds, as such incidents take them.
     """
     world = World(job_id=WORKER_JOB, limits={"vcpus": 40})
     world.submit(
@@ -83,6 +84,7 @@ def add_metrics(site: Site) -> None:
 
 @contextmanager
 def page_of(browser: Browser, world: World, path: str, scheme: Scheme) -> Iterator[Page]:
+    """Yield the console's page at this path, in the light or dark scheme."""
     with opened(browser, world) as (page, site):
         page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
         page.emulate_media(color_scheme=scheme)

@@ -23,6 +23,7 @@ from trainmaster_local.memory.fleet import MemoryFleet
 from trainmaster_local.simulator.weather import Climate, Weather
 
 ANSWER_S = 10.0
+"""How long Google takes to answer a request for VMs."""
 Request = tuple[str, str, bool]
 """Zone, machine type, and whether the VMs are Spot VMs."""
 
@@ -70,8 +71,10 @@ class WeatherFleet(MemoryFleet):
     world: World | None = None
     answer_s: float = ANSWER_S
     requested: list[Request] = field(default_factory=list)
+    """All requests, in order."""
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs if the zone has room; else let time pass, and return a stockout."""
         assert self.world is not None
         now_s, machine_type = (self.world.now - START).total_seconds(), create.group.machine_type
         self.requested.append((create.zone, machine_type, create.price.is_preemptible))

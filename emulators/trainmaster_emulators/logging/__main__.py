@@ -11,6 +11,7 @@ from trainmaster_emulators.rest.command_line import EmulatorParser, serve
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status."""
     parser = EmulatorParser("logging")
     parser.add_host()
     parser.add_port()

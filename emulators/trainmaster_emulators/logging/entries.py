@@ -28,6 +28,7 @@ _LOG_NAME: Final = re.compile(
     r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}"
 )
 _PAYLOADS: Final = ("textPayload", "jsonPayload", "protoPayload")
+"""The fields of which an entry has one."""
 
 Position = tuple[int, str, str]
 """The sort key of an entry: timestamp, insertId, logName."""
@@ -42,6 +43,7 @@ _SCHEMA: Final = """
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS severities ON entries (severity, timestamp);
 """
+"""`timestamp` and `received`: nanoseconds since the epoch. `entry`: the whole entry as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ def _contains_match(pattern: str, text: object) -> bool:
 
 
 def _severity(value: object) -> int:
+    """Return the number of a severity that is given by its name or its number."""
     if isinstance(value, int) and value in SEVERITIES.values():
         return value
     if isinstance(value, str) and value in SEVERITIES:
@@ -144,6 +147,7 @@ class Entries:
         self._database.create_function("regexp", 2, _contains_match, deterministic=True)
 
     def add(self, rows: Sequence[Row]) -> None:
+        """Store the entries, all or none. One that is stored already stays as it is."""
         values = [(*row.position, row.received, row.severity, row.entry) for row in rows]
         with self._lock:
             self._database.execute("BEGIN")

@@ -61,6 +61,7 @@ _GRAMMAR: Final = (
 """
 )
 _PATH_STEP: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.]+)')
+"""A step of a field's path: in quotation marks, or without dots."""
 _OPERATORS: Final = ("=", ":", "=~", ">", ">=", "<", "<=")
 _JSON_FIELDS: Final = (
     "resource",
@@ -72,8 +73,10 @@ _JSON_FIELDS: Final = (
     "operation",
     "httpRequest",
 )
+"""Fields of an entry that may be compared, by their paths in its JSON."""
 _TEXT_COLUMNS: Final = {"insertId": "insert_id", "logName": "log_name"}
 _TIME_COLUMNS: Final = {"timestamp": "timestamp", "receiveTimestamp": "received"}
+"""Field → column of the table; so is the table above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
+    """A value in a filter. `quoted`: whether it had quotation marks."""
+
     value: str
     quoted: bool
 
@@ -112,10 +117,12 @@ def parse(text: str) -> Sql:
 
 @cache
 def _parser() -> Lark:
+    """Return the parser, which is built at its first use."""
     return Lark(_GRAMMAR, parser="lalr", transformer=_ToSql())
 
 
 def _syntax_error(text: str, error: UnexpectedInput) -> ApiError:
+    """Return the error of a filter that cannot be parsed, which shows where."""
     if not isinstance(error, UnexpectedToken):
         return invalid(f"Unparseable filter at {text[error.pos_in_stream :][:20]!r}.")
     where = "end of the filter" if error.token.type == "$END" else repr(str(error.token))
@@ -191,18 +198,23 @@ def _comparison(path: str, operator: str) -> Callable[[_Literal], Sql]:
 
 
 def _severity_rank(name: str) -> int:
+    """Return the number of a severity, by which severities are compared."""
     if name.upper() not in SEVERITIES:
         raise invalid(f"Unknown severity {name!r}.")
     return SEVERITIES[name.upper()]
 
 
 def _compare_number(column: str, operator: str, value: int) -> Sql:
+    """Return the comparison of a column of numbers."""
     if operator in (":", "=~"):
         raise invalid(f"This emulator does not support '{operator}' for {column}.")
     return Sql(f"{column} {operator} ?", (value,))
 
 
 def _compare_json(json_path: str, operator: str, literal: _Literal) -> Sql:
+    """Return the comparison of a field in the JSON of the entry, by a path of SQLite such as
+    `$.labels`.
+    """
     extracted = "json_extract(entry, ?)"
     if operator == ":" and literal.value == "*" and not literal.quoted:
         return Sql(f"{extracted} IS NOT NULL", (json_path,))
@@ -218,6 +230,7 @@ def _compare_json(json_path: str, operator: str, literal: _Literal) -> Sql:
 
 
 def _compare_text(expression: str, operator: str, value: str) -> Sql:
+    """Return the comparison of an SQL expression that is a text, or NULL."""
     match operator:
         case "=":
             return Sql(f"COALESCE(lower({expression}) = lower(?), 0)", (value,))
@@ -231,6 +244,7 @@ def _compare_text(expression: str, operator: str, value: str) -> Sql:
 
 
 def _check_pattern(pattern: str) -> None:
+    """Raise ApiError unless this is a regular expression."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -238,6 +252,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _join(joiner: str, parts: Sequence[Sql]) -> Sql:
+    """Return the conditions, joined by AND or OR."""
     if len(parts) == 1:
         return parts[0]
     text = f" {joiner} ".join(part.text for part in parts)
@@ -248,4 +263,5 @@ def _join(joiner: str, parts: Sequence[Sql]) -> Sql:
 
 
 def _unescape(text: str) -> str:
+    """Return the text without the backslashes before its characters."""
     return re.sub(r"\\(.)", r"\1", text)

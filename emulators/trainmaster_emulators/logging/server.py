@@ -23,8 +23,10 @@ from trainmaster_emulators.rest.server import RestServer, json_body
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
 PAGE_DEFAULT: Final = 50
+"""Entries of a page if the request does not say how many."""
 PAGE_MAX: Final = 1000  # Source: ListLogEntriesRequest.page_size
 ORDERS: Final = {"": False, "timestamp asc": False, "timestamp desc": True}
+"""Value of `orderBy` → whether the latest entry comes first."""
 
 
 class LoggingServer(RestServer):
@@ -48,6 +50,7 @@ class LoggingServer(RestServer):
         )
 
     def _write(self, http_request: Request) -> Json:
+        """Answer `entries:write`."""
         request = json_body(http_request, REQUEST_BYTES_MAX)
         rows, errors = parse_entries(request, self._clock_ns(), self._refused)
         if errors and not request.get("partialSuccess"):
@@ -59,7 +62,7 @@ class LoggingServer(RestServer):
         return {}
 
     def _list(self, http_request: Request) -> str:
-        """Return the response as JSON."""
+        """Answer `entries:list`. Return the response as JSON."""
         request = json_body(http_request, REQUEST_BYTES_MAX)
         projects = request.get("resourceNames", [])
         if not projects or not all(
@@ -104,6 +107,7 @@ def _partial_error(errors: dict[int, StatusError]) -> StatusError:
 
 
 def _decode_token(token: str, query_hash: str) -> Position:
+    """Return the position after which the page begins. Raises ApiError (400)."""
     wrong_token = invalid("page_token does not belong to this list.")
     text = pages.decode_token(token, wrong_token)
     try:

@@ -19,11 +19,13 @@ from trainmaster_emulators.checkout import ROOT
 INFRA: Final = ROOT / "infra"
 TABLE_FILE: Final = "grants.csv"
 TABLE: Final = INFRA / TABLE_FILE
+"""The table of grants: member, role, resource (`on`) and condition."""
 REFUSED: Final = "refused: "
 """Beginning of the line that an emulator prints for each call that it refuses for lack of a
 permission.
 """
 PUBLISH: Final = "pubsub.topics.publish"
+"""Permissions of Pub/Sub and Firestore, as IAM names them; so are the two sets below."""
 READ: Final = frozenset({"datastore.entities.get", "datastore.entities.list"})
 WRITE: Final = frozenset(
     {"datastore.entities.create", "datastore.entities.update", "datastore.entities.delete"}
@@ -40,6 +42,7 @@ Source: "Predefined roles" of each service.
 
 FIRESTORE: Final = "/google.firestore.v1.Firestore/"
 PUBSUB: Final = "/google.pubsub.v1."
+"""Beginnings of the paths of gRPC calls."""
 _GET: Final = frozenset({"datastore.entities.get"})
 FIRESTORE_METHODS: Final = {
     "GetDocument": _GET,

@@ -36,11 +36,13 @@ class ApiError(Exception):
     """Canonical name, such as INVALID_ARGUMENT."""
     message: str
     details: tuple[Json, ...] = ()
+    """Objects that tell programs more, such as the field that is wrong."""
 
     def __str__(self) -> str:
         return f"{self.status}: {self.message}"
 
     def body(self) -> Json:
+        """Return the body of the response."""
         error: Json = {"code": self.code, "message": self.message, "status": self.status}
         if self.details:
             error["details"] = list(self.details)
@@ -63,6 +65,7 @@ class StatusError(ApiError):
 
 
 def invalid(message: str, *details: Json) -> StatusError:
+    """Return the error of a request whose content is wrong (400)."""
     return StatusError("INVALID_ARGUMENT", message, *details)
 
 

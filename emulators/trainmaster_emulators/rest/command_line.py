@@ -20,17 +20,21 @@ class EmulatorParser(argparse.ArgumentParser):
         super().__init__(prog=f"python -m trainmaster_emulators.{module}", description=description)
 
     def add_host(self) -> None:
+        """Add `--host`, the address to listen on."""
         self.add_argument("--host", default="127.0.0.1")
 
     def add_port(self) -> None:
+        """Add `--port`."""
         self.add_argument(
             "--port", type=int, required=True, help="loopback port to listen on; 0: a free port"
         )
 
     def add_state_dir(self, content: str) -> None:
+        """Add `--state-dir`. `content`: what the folder is for."""
         self.add_argument("--state-dir", type=Path, required=True, help=f"folder of {content}")
 
     def add_token_file(self) -> None:
+        """Add `--token-file`, whose token has the secret of the stack."""
         self.add_argument(
             "--token-file",
             type=Path,
@@ -39,6 +43,7 @@ class EmulatorParser(argparse.ArgumentParser):
         )
 
     def add_infra(self) -> None:
+        """Add `--infra`, whose table says which account may do what."""
         self.add_argument(
             "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
         )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trainmaster_emulators.rest.api_errors import Json, invalid
 
 FAILING_CALLS: Final = "/emulator/v1/failing-calls"
+"""Path of this request, of every emulator."""
 
 
 class FailingCall(BaseModel):
@@ -31,6 +32,8 @@ class FailingCall(BaseModel):
 
 
 class _Body(BaseModel):
+    """Body of the request."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: tuple[FailingCall, ...]
@@ -68,6 +71,7 @@ class FailingCalls:
         return None
 
     def _use(self, index: int) -> None:
+        """Count one of the times that this call is to fail. The caller holds the lock."""
         call = self._calls.pop(index)
         if call.times > 1:
             self._calls.insert(index, call.model_copy(update={"times": call.times - 1}))

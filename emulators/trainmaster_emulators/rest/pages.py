@@ -42,6 +42,7 @@ def numbered_page(
 
 
 def encode_token(key: str) -> str:
+    """Return the token of a page that begins after this sort key."""
     return base64.urlsafe_b64encode(key.encode()).decode()
 
 
@@ -54,6 +55,7 @@ def decode_token(token: str, error: ApiError) -> str:
 
 
 def _number(text: str, error: ApiError) -> int:
+    """Return the number that a text stands for; 0 for an empty text."""
     if text and not text.isdecimal():
         raise error
     return int(text or 0)

@@ -57,6 +57,9 @@ class RestServer:
         return self.respond(Request(environ))(environ, start_response)
 
     def respond(self, request: Request) -> Response:
+        """Return the response to a request: that of its endpoint, or an error in Google's
+        format.
+        """
         try:
             answer = self._requested_failure(request) or self.answer(request)
             return answer if isinstance(answer, Response) else _json_response(answer)
@@ -70,6 +73,7 @@ class RestServer:
             return _json_response(self.failure(request, 500).body(), 500)
 
     def _requested_failure(self, request: Request) -> Response | None:
+        """Return the error with which this call is to fail; None: it is not to fail."""
         status = self.failing_calls.take(request.method, request.path)
         if status is None:
             return None
@@ -120,11 +124,14 @@ def _reject_constant(word: str) -> None:
 
 
 def _json_response(body: Json | str, status: int = 200) -> Response:
+    """Return a response with this object, or with a text that is JSON already."""
     text = body if isinstance(body, str) else json.dumps(body)
     return Response(text + "\n", status, content_type="application/json; charset=UTF-8")
 
 
 class WsgiHandler(QuietHandler, WSGIRequestHandler):
+    """Handles the requests of one connection."""
+
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log nothing."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from trainmaster_emulators.rest.api_errors import invalid
 
 SECOND: Final = 1_000_000_000
+"""Nanoseconds of a second."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):?(\d\d))"

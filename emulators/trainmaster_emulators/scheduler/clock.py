@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,6 +21,7 @@ from trainmaster_emulators.scheduler.execution import ScheduledJob, after_attemp
 from trainmaster_emulators.scheduler.job_store import JobStore
 
 POLL_S: Final = 0.2
+"""Pause between two looks for jobs that are due."""
 ATTEMPTS_MAX: Final = 32
 """Attempts at the same time."""
 
@@ -27,10 +29,16 @@ log = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
+    """Return the time of this machine."""
     return datetime.now(UTC)
 
 
 class Clock:
+    """The loop that starts attempts; `scheduler.__main__` runs it on a thread of its own.
+
+    An *attempt* is one call of a job's target. `now`: the clock, which tests set.
+    """
+
     def __init__(
         self, store: JobStore, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now
     ) -> None:
@@ -69,6 +77,10 @@ class Clock:
         self._pool.submit(self._forced_attempt, scheduled)
 
     def _attempt(self, scheduled: ScheduledJob) -> None:
+        """Make the attempt of a job that is due, and record its result.
+
+        If a user has changed the job since, the time of the next attempt follows from that change.
+        """
         name = scheduled.job.name
         try:
             began_at = self._now()
@@ -91,6 +103,7 @@ class Clock:
             self._running.discard(name)
 
     def _forced_attempt(self, scheduled: ScheduledJob) -> None:
+        """Make an attempt that a user requests, and record its result."""
         began_at = self._now()
         try:
             status = self._dispatcher.attempt(scheduled.job, began_at)
@@ -108,6 +121,4 @@ def _with_attempt(
 ) -> ScheduledJob:
     """Return the job with the attempt's result, and an unchanged schedule."""
     job = current.job.model_copy(update={"last_attempt_time": began_at, "status": status})
-    return ScheduledJob(
-        job, current.version, current.execution_at, current.first_attempt_at, current.failures
-    )
+    return replace(current, job=job)

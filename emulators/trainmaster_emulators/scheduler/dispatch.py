@@ -31,6 +31,7 @@ from trainmaster_emulators.services import iam
 
 USER_AGENT: Final = "Google-Cloud-Scheduler"
 CONTENT_TYPE: Final = "application/octet-stream"
+"""Type of a body for which the job names none."""
 REPLACED_HEADERS: Final = ("host", "content-length", "user-agent", "authorization")
 """Headers of a job that are not sent, or replaced."""
 CODES: Final = {
@@ -51,15 +52,20 @@ UNKNOWN: Final = 2
 UNAVAILABLE: Final = 14
 DEADLINE_EXCEEDED: Final = 4
 PERMISSION_DENIED: Final = 7
+"""This code and the three above are canonical codes, too."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirects."""
+
     def redirect_request(self, *_: object) -> None:
         """Return None: the redirect becomes an HTTPError."""
 
 
 @dataclass
 class Dispatcher:
+    """Makes the attempts of jobs. One for the whole emulator, for all threads."""
+
     pubsub: str
     """`host:port` of the Pub/Sub emulator."""
     secret: str = ""
@@ -75,6 +81,7 @@ class Dispatcher:
         return self._publish(job.pubsub_target) if job.pubsub_target else {}
 
     def certificates(self) -> dict[str, str]:
+        """Return the public keys of its identity tokens, by key id."""
         return self._issuer.certificates()
 
     @cached_property
@@ -82,6 +89,7 @@ class Dispatcher:
         return TokenIssuer()
 
     def _publish(self, target: PubsubTarget) -> Json:
+        """Publish the message of a job to the Pub/Sub emulator. Returns the status."""
         message = {"data": target.data, "attributes": target.attributes}
         try:
             call(self.pubsub, "POST", f"/v1/{target.topic_name}:publish", {"messages": [message]})
@@ -92,6 +100,10 @@ class Dispatcher:
         return {}
 
     def _send(self, job: Job, target: HttpTarget, scheduled_at: datetime) -> Json:
+        """Send the request of a job. Returns the status.
+
+        A response of 300 and more is a failure.
+        """
         if target.oauth_token and not is_loopback(target.uri):
             text = (
                 "the local stack sends its access tokens to loopback addresses only, not to"
@@ -121,6 +133,9 @@ class Dispatcher:
         return {}
 
     def _headers(self, job: Job, target: HttpTarget, scheduled_at: datetime) -> dict[str, str]:
+        """Return the headers of a job's request: its own, and those of Cloud Scheduler with the
+        token.
+        """
         headers = {
             name: value
             for name, value in target.headers.items()
@@ -146,9 +161,17 @@ class Dispatcher:
         return headers
 
     def _identity_token(self, job: Job, account: str, audience: str) -> str:
+        """Return a token of the service account for this audience, which names no machine."""
         now = datetime.now(UTC)
+        _, project, *_ = job.name.split("/")
         identity = VmIdentity(
-            account, job.name.split("/")[1], int(iam.PROJECT_NUMBER), "", 0, "", now
+            account,
+            project,
+            int(iam.PROJECT_NUMBER),
+            zone="",
+            instance_id=0,
+            instance_name="",
+            created_at=now,
         )
         return self._issuer.identity_token(identity, audience, full=False, now=now)
 
@@ -169,4 +192,5 @@ def _opener(uri: str) -> urllib.request.OpenerDirector:
 
 
 def _status(code: int, message: str) -> Json:
+    """Return the status of a failed attempt, as `google.rpc.Status` has it."""
     return {"code": code, "message": message}

@@ -37,6 +37,7 @@ class ScheduledJob:
     execution_at: datetime | None = None
     """Time of the schedule whose execution has failed attempts; None: no execution has begun."""
     first_attempt_at: datetime | None = None
+    """When the first attempt of this execution began; None: no execution has begun."""
     failures: int = 0
     """Failed attempts of this execution."""
 
@@ -79,6 +80,7 @@ def resume(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
 
 
 def _require(scheduled: ScheduledJob, state: JobState) -> None:
+    """Raise ApiError unless the job is in this state."""
     if scheduled.job.state is not state:
         message = (
             f"The job {scheduled.job.name} is {scheduled.job.state}; this call needs a job that is"
@@ -121,6 +123,7 @@ def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timed
         return None
     minimum_s = seconds(config.min_backoff_duration)
     maximum_s = seconds(config.max_backoff_duration)
+    # The pause doubles so often, then grows by the same amount each time. Source: RetryConfig.
     doublings = min(failures - 1, config.max_doublings)
     linear_steps = max(0, failures - 1 - config.max_doublings)
     delay_s = minimum_s * 2**doublings + linear_steps * minimum_s * 2**config.max_doublings

@@ -16,6 +16,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, Field
 
 CRON_FIELDS: Final = 5
+"""Fields of a crontab expression: minute, hour, day, month, weekday."""
 METHODS: Final = (
     "HTTP_METHOD_UNSPECIFIED",
     "POST",
@@ -31,6 +32,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d{1,9})?)s")
 
 
 def _base64(text: str) -> str:
+    """Return the text. Raises ValueError, as all of these checks do; pydantic reports it."""
     try:
         base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -39,10 +41,12 @@ def _base64(text: str) -> str:
 
 
 def _method(value: object) -> object:
+    """Return the name of a method that is given by its number; other values as they are."""
     return METHODS[value] if isinstance(value, int) and 0 <= value < len(METHODS) else value
 
 
 def _time_zone(name: str) -> str:
+    """Return the name, if it is one of the tz database."""
     try:
         ZoneInfo("UTC" if name.lower() == "utc" else name)
     except (OSError, ValueError, KeyError):
@@ -51,6 +55,7 @@ def _time_zone(name: str) -> str:
 
 
 def _schedule(text: str) -> str:
+    """Return the expression, if it has five fields and a time at which it is due."""
     problem = (
         f"Schedule or time zone is invalid: {text!r} must be a crontab expression of {CRON_FIELDS}"
         " fields, such as '0 3 * * *'"
@@ -65,6 +70,7 @@ def _schedule(text: str) -> str:
 
 
 def _duration(text: str) -> str:
+    """Return the text, if it is a number of seconds and `s`."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} must be a duration in seconds, such as '5s'")
     return text

@@ -23,18 +23,23 @@ CREATE TABLE IF NOT EXISTS jobs (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS due ON jobs (due_at);
 """
+"""`due_at`: seconds since the epoch; NULL: the job is paused. `content`: the job as JSON."""
 
 
 def job_exists(name: str) -> StatusError:
+    """Return the error for a new job of this name."""
     return StatusError("ALREADY_EXISTS", f"Job {name} already exists.")
 
 
 def job_not_found(name: str) -> StatusError:
+    """Return the error for a call about a job that does not exist."""
     return StatusError("NOT_FOUND", f"Job not found: {name}.")
 
 
 class JobStore:
-    """All methods may be called from several threads. A change is one transaction."""
+    """The jobs in a file of SQLite. All methods may be called from several threads. A change is one
+    transaction.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -98,12 +103,14 @@ class JobStore:
         return [_STORED.validate_json(content) for (content,) in rows]
 
     def _load(self, name: str) -> ScheduledJob | None:
+        """Return the job; None if it does not exist. The caller holds the lock."""
         row: Any = self._connection.execute(
             "SELECT content FROM jobs WHERE name = ?", (name,)
         ).fetchone()
         return _STORED.validate_json(row[0]) if row else None
 
     def _write(self, scheduled: ScheduledJob) -> None:
+        """Store the job, new or not. The caller holds the lock."""
         due_at = scheduled.due_at.timestamp() if scheduled.due_at else None
         content = _STORED.dump_json(scheduled, by_alias=True)
         self._connection.execute(

@@ -20,6 +20,7 @@ from trainmaster_emulators.realism.storage_access import WORKER
 from trainmaster_emulators.services import grpc_gate, http_gate
 
 CONSOLES: Final = ("console", "console_operator")
+"""Accounts of the hosted consoles: one that only reads, and one that may act."""
 GRPC_VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")
 HTTP_VARIABLES: Final = (
     "STORAGE_EMULATOR_HOST",
@@ -31,6 +32,7 @@ HTTP_VARIABLES: Final = (
     "TRAINMASTER_SECRETS_ENDPOINT",
     "TRAINMASTER_REGISTRY_ENDPOINT",
 )
+"""Environment variables with the addresses of the JSON APIs; those above are for gRPC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Gates:
         ]
 
     def _grpc_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
+        """Return the command line of the gate for gRPC."""
         command = [sys.executable, "-P", "-m", "trainmaster_emulators.services.grpc_gate"]
         command += ["--infra", str(config.infra_dir)]
         command += ["--firestore", endpoints.firestore]
@@ -81,6 +84,7 @@ class Gates:
         return command + _account_options(self.calls)
 
     def _http_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
+        """Return the command line of the gate for the JSON APIs."""
         command = [sys.executable, "-P", "-m", "trainmaster_emulators.services.http_gate"]
         command += ["--infra", str(config.infra_dir)]
         command += ["--project", config.project]
@@ -105,12 +109,14 @@ def reserve(config: StackConfig, functions: tuple[str, ...], ports: processes.Po
 
 
 def _gate(name: str, command: list[str], addresses: Mapping[str, str]) -> Service:
+    """Return the process of a gate, which listens at all of these addresses."""
     # The last address accepts connections when all others do.
     last_address = list(addresses.values())[-1]
     return Service(name, command, address=last_address, health=None, restartable=True)
 
 
 def _account_options(addresses: Mapping[str, str]) -> list[str]:
+    """Return the options that name the port of each account."""
     options = []
     for account, address in addresses.items():
         _, port = processes.split_address(address)

@@ -37,10 +37,15 @@ from trainmaster_local.cli.simulate import run_simulation
 if TYPE_CHECKING:
     from trainmaster_local.simulator.forecast import Forecast
 
+HOUR_S: Final = 3600
+DURATION_MIN_S: Final = 60.0
+"""Shortest training that is simulated."""
 MACHINE_HOURS_MAX: Final = 500
 """Machine-hours of a job above which its simulation takes minutes."""
 RUNS_MIN: Final = 20
+"""Fewest simulated runs: medians of fewer differ too much."""
 RUNS_MAX: Final = 100
+"""Most simulated runs of a short job."""
 SIMULATED_HOURS: Final = 1_500
 """Machine-hours that all runs of one simulation have together: about five seconds."""
 WORTH_CHANGING: Final = 0.05
@@ -49,6 +54,7 @@ WORTH_CHANGING: Final = 0.05
 So few simulated runs cannot show smaller savings reliably.
 """
 SPOT: Final = "Spot VMs"
+"""Topics of the advice."""
 RESTARTS: Final = "restart policy"
 
 
@@ -62,6 +68,7 @@ class Experiment:
     duration_s: float
     """Training without interruption."""
     checkpoint_s: float
+    """Interval between checkpoints; 0: no work is ever lost."""
     runs: int
 
     def run(self, changes: Mapping[str, object], *, rate: float | None = None) -> Forecast:
@@ -78,6 +85,7 @@ class Experiment:
 
 
 def _with_changes(job: Job, changes: Mapping[str, object]) -> dict[str, Any]:
+    """Return the job's document under another id, with these fields of its extension changed."""
     document = with_job_id(json.loads(job.spec_json), "advised")
     return {**document, EXTENSION: {**document.get(EXTENSION, {}), **changes}}
 
@@ -116,6 +124,10 @@ def advise(
 
 
 def _rates(job: Job, report: CostReport) -> MeasuredRates:
+    """Return what the job's history shows: losses, restarts and checkpoints.
+
+    Lists the job's directory unless the report has done so.
+    """
     from trainmaster.wiring.prices import checkpoint_times
 
     now = datetime.now(UTC)
@@ -125,7 +137,8 @@ def _rates(job: Job, report: CostReport) -> MeasuredRates:
 
 
 def _rate_lines(rates: MeasuredRates) -> Iterator[str]:
-    hours = f"{rates.running_s / 3600:.1f} hours of work"
+    """Yield the measured rates, in sentences."""
+    hours = f"{rates.running_s / HOUR_S:.1f} hours of work"
     stops = f"{rates.interruptions} interruption{'' if rates.interruptions == 1 else 's'}"
     yield f"measured: {stops} in {hours}, {rates.checkpoints} checkpoints found"
     if rates.restart_s is not None:
@@ -137,6 +150,7 @@ def _rate_lines(rates: MeasuredRates) -> Iterator[str]:
 def _advices(
     job: Job, report: CostReport, rates: MeasuredRates, save_s: float | None
 ) -> Iterator[Advice]:
+    """Yield the advice on each topic. Simulates the job if its history is enough for it."""
     from trainmaster.wiring.price_list import price_list
 
     yield checkpoint_advice(rates, report.listing, save_s)
@@ -144,6 +158,7 @@ def _advices(
     if isinstance(experiment, str):
         yield from (Advice(topic, "", experiment) for topic in (SPOT, RESTARTS))
         return
+    # As it was, on demand, and with the other restart policy.
     complain(f"simulating the job {3 * experiment.runs} times …")
     as_it_was = experiment.run({})
     yield _spot_advice(experiment, as_it_was, price_list())
@@ -158,7 +173,7 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
     if job.state is not JobState.SUCCEEDED:
         return f"the end of the job: it is {job.state}, so how long its training takes is not known"
     machines = sum(group.count * group.hosts for group in job.plan.groups)
-    machine_hours = machines * rates.running_s / 3600
+    machine_hours = machines * rates.running_s / HOUR_S
     if machine_hours > MACHINE_HOURS_MAX:
         return (
             f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster"
@@ -172,7 +187,7 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
     return Experiment(
         job=job,
         rate=rate,
-        duration_s=max(rates.running_s - lost_s, 60.0),
+        duration_s=max(rates.running_s - lost_s, DURATION_MIN_S),
         checkpoint_s=rates.checkpoint_s or 0.0,
         runs=max(RUNS_MIN, min(RUNS_MAX, affordable_runs)),
     )
@@ -230,4 +245,5 @@ def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
 
 
 def _success(forecast: Forecast) -> float:
+    """Return the share of the runs in which the job succeeded."""
     return forecast.states.get(JobState.SUCCEEDED.value, 0) / forecast.histories

@@ -20,6 +20,7 @@ from trainmaster_local.cli.example_stack import RunningStack
 from trainmaster_local.cli.job_monitor import Report
 
 METRICS_BYTES_MAX: Final = 1 << 20
+"""Most that is read of an example's metrics.json."""
 
 
 @dataclass
@@ -27,12 +28,15 @@ class Phases:
     """Measures how long the phases of the run take. A phase ends when the next one begins."""
 
     starts: list[tuple[str, float]] = field(default_factory=list)
+    """Name and beginning of each phase; the clock is `time.monotonic`."""
 
     def begin(self, name: str) -> None:
+        """End the phase that runs, and begin another one."""
         self.starts.append((name, time.monotonic()))
 
     @property
     def current(self) -> str:
+        """Name of the phase that runs."""
         return self.starts[-1][0]
 
     def lines(self) -> Iterator[str]:
@@ -45,6 +49,10 @@ class Phases:
 def print_summary(
     job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int
 ) -> None:
+    """Print how the job ended, what it made and used, and how long the phases took.
+
+    `vms_left`: VMs that the job still has, which should be none.
+    """
     console = report.console
     console.print()
     console.print(f"[bold]{job.job_id}: {job.state}[/]")
@@ -92,4 +100,5 @@ def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:
 
 
 def _format_value(value: object) -> str:
+    """Return the metric as text; a fraction with four decimals."""
     return f"{value:.4f}" if isinstance(value, float) else str(value)

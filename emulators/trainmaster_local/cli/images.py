@@ -44,6 +44,8 @@ A torch for CPUs cannot load builds for CUDA, such as PyPI's: an image of it goe
 
 
 class Runtime(StrEnum):
+    """The frameworks for which an image can be built."""
+
     TENSORFLOW = "tensorflow"
     SCIKIT_LEARN = "scikit-learn"
     PYTORCH = "pytorch"
@@ -73,11 +75,16 @@ def images(
 
 
 def _is_complete(folder: Path, requirements: Path) -> bool:
+    """Return whether the image was built, from these requirements."""
     stamp = folder / STAMP
     return stamp.is_file() and stamp.read_bytes() == requirements.read_bytes()
 
 
 def _build(name: Runtime, folder: Path, requirements: Path) -> None:
+    """Build the image, unless it is complete. Another process that builds it ends first.
+
+    Raises PermanentError if the installation fails.
+    """
     IMAGES.mkdir(parents=True, exist_ok=True)
     with (IMAGES / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another build of it ends first
@@ -96,6 +103,7 @@ def _build(name: Runtime, folder: Path, requirements: Path) -> None:
 
 
 def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
+    """Create the environment, and install the packages. Raises CalledProcessError."""
     run = partial(subprocess.run, check=True, env={**os.environ, "VIRTUAL_ENV": str(folder)})
     run([sys.executable, "-P", "-m", "venv", folder])
     uv = Path(sys.executable).with_name("uv")

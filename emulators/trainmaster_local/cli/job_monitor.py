@@ -27,8 +27,11 @@ from trainmaster.ports import Fleet, Store
 from trainmaster.presentation.printable import make_visible
 
 POLL_S: Final = 0.3
+"""Pause between two reads of the job, in seconds."""
 COLOURS: Final = {"SUCCEEDED": "bold green", "FAILED": "bold red", "CANCELLED": "bold yellow"}
+"""Style of a job's final state."""
 AGENT_PREFIX: Final = "[trainmaster]"
+"""Begin of the agent's own lines in a serial console."""
 PROGRESS: Final = re.compile(r"\b(epoch|loss|accuracy|resum\w*)\b", re.IGNORECASE)
 """Lines of a program that are shown."""
 
@@ -41,6 +44,7 @@ class Report:
     started: float = field(default_factory=time.monotonic)
 
     def line(self, source: str, text: str, style: str = "") -> None:
+        """Print one line. `source`: what it is about. `style`: of rich; empty: plain."""
         seconds = time.monotonic() - self.started
         escaped = escape(make_visible(text))
         styled = f"[{style}]{escaped}[/]" if style else escaped
@@ -58,8 +62,11 @@ class JobMonitor:
     epochs: int = 0
     """Number of progress lines of the primary so far."""
     _state: str = ""
+    """The state of the job that was reported last."""
     _replicas: str = ""
+    """The line about replicas that was reported last."""
     _reported_entries: set[str] = field(default_factory=set)
+    """Keys of the ledger entries (events with their decisions) that were reported."""
     _consoles: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     """Next position and incomplete last line of each serial console."""
 
@@ -90,6 +97,7 @@ class JobMonitor:
         return state
 
     def _report_states(self, state: State) -> None:
+        """Report the state of the job, and those of the replicas, if they have changed."""
         word = state.job.state.value
         if word != self._state:
             self._state = word
@@ -100,6 +108,7 @@ class JobMonitor:
             self.report.line("replicas", replicas, "dim")
 
     def _report_decision(self, entry: LedgerEntry) -> None:
+        """Report a decision, unless it only notes a ready VM, or ignores a late event."""
         decision = entry.decision
         is_ignored = decision.rule is Rule.STALE and decision.action.kind == "ignore"
         if is_ignored or isinstance(decision.action, MarkReady):
@@ -142,5 +151,8 @@ class JobMonitor:
 
 
 def _describe(job: Job, replica: Replica) -> str:
+    """Return name and state of a replica, and which execution of its program runs, if not the
+    first.
+    """
     incarnation = f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else ""
     return f"{replica.replica_id.words} {state_word(job, replica)}{incarnation}"

@@ -32,6 +32,7 @@ from trainmaster_local.cli.example_upload import EXAMPLES, upload, wait_for_job
 from trainmaster_local.cli.job_monitor import JobMonitor, Report
 
 VMS_GONE_MAX_S: Final = 60.0
+"""How long the job's VMs may exist after its end, in seconds, before they count as left."""
 
 
 @dataclass
@@ -44,6 +45,7 @@ class FaultPlan:
     notice_s: float | None = 2.0
     """Time from the preemption notice to the end of the VM. None: that of Google Cloud."""
     _steps: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    """Faults that were not injected yet: epochs of the primary that must be done, and the fault."""
 
     def __post_init__(self) -> None:
         self._steps = [(3, self._kill), (8, self._preempt)]

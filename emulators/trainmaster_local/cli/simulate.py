@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from trainmaster_local.simulator.forecast import Assumptions, Forecast
 
 DEFAULT_JOB_ID: Final = "simulated"
+"""Id of a job whose file has none."""
 PROGRAM_FIELDS: Final = ("packageUris", "pythonModule", "masterConfig")
+"""Fields that say which program a job runs; one of them is enough."""
 
 
 def simulate(
@@ -102,6 +104,7 @@ def run_simulation(
 
 
 def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour: float) -> None:
+    """Print the forecast: shares of the final states, then medians and 90th percentiles."""
     vms = sum(group.count for group in spec.plan.groups)
     say(
         f"{forecast.histories} simulated runs of {spec.job_id}: {vms} VMs, each preempted "

@@ -54,7 +54,10 @@ def _utc_now() -> datetime:
 
 
 class MemoryBus:
-    """See `trainmaster.ports.Bus`. Thread-safe. `clock` gives the publish times."""
+    """Adapter of `trainmaster.ports.Bus`. Thread-safe. `clock` gives the publish times.
+
+    Tests, and a stack in one process, take the messages and give each to the function of its topic.
+    """
 
     def __init__(self, clock: Callable[[], datetime] = _utc_now) -> None:
         self.clock = clock
@@ -63,6 +66,7 @@ class MemoryBus:
         self._has_messages = threading.Condition()
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        """Append the message. Raises PermanentError for one that Pub/Sub rejects."""
         problem = message_problem(data, attributes)
         if problem:
             raise PermanentError(f"publish to {topic}: 400 {problem}")
@@ -87,6 +91,7 @@ class MemoryBus:
             return self._queue.popleft() if self._queue else None
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        """Publish messages without attributes, in order."""
         for data in messages:
             self.publish(topic, data, {})
 

@@ -32,12 +32,16 @@ _Key = tuple[str, str]
 
 @dataclass
 class MemoryFleet:
-    """See `trainmaster.ports.Fleet`. Thread-safe.
+    """Adapter of `trainmaster.ports.Fleet`. Thread-safe.
 
-    Names are unique within a zone, so two zones may have VMs of the same name. A slice that is
-    requested through Cloud TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
+    Names are unique within a zone, so two zones may have VMs of the same name. A slice (a TPU
+    machine of several hosts) that is requested through Cloud TPU's queue is QUEUED until `admit`,
+    or REFUSED after `expire`. The *directive* in a VM's metadata is what the stored state orders
+    its agent to do. Jobs may hand their VMs over to later ones, so VMs belong to a *machine set*,
+    which has the id of the job that created them.
 
-    Tests name a VM by its name alone where no other VM has it.
+    Methods of the port raise ZonesUnreachableError for a zone in `unreachable_zones`. Tests name a
+    VM by its name alone where no other VM has it.
     """
 
     stockout_zones: set[str] = field(default_factory=set)
@@ -84,6 +88,11 @@ class MemoryFleet:
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
+        """Return the VMs of the machine set with this id. `zones`: only an outage of these counts;
+        empty: of any.
+
+        Raises ZonesUnreachableError, which has the VMs of the other zones.
+        """
         with self._lock:
             vms = [vm for owner, vm in self._reachable_vms() if owner == job_id]
             unreachable = sorted(self.unreachable_zones)
@@ -92,16 +101,22 @@ class MemoryFleet:
             return complete(vms, unreachable)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        """Return all VMs, each with the label that names its job. Raises as `list_vms`."""
         with self._lock:
             vms = [LabelledVm(vm, job_label(owner)) for owner, vm in self._reachable_vms()]
             return complete(vms, sorted(self.unreachable_zones))
 
     def _reachable_vms(self) -> list[tuple[str, Vm]]:
-        """Return job id and VM of all VMs that listings have."""
+        """Return the id of the machine set and the VM, of all VMs that listings have."""
         vms = self._vms.values()
         return [(owner, vm) for owner, vm in vms if vm.zone not in self.unreachable_zones]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs of a request, and return its outcome; a repeated request gets the same
+        one.
+
+        Pending: the request is to be repeated later.
+        """
         key = create.request_key(job.job_id)
         self._must_reach(create.zone)
         with self._lock:
@@ -138,6 +153,9 @@ class MemoryFleet:
         return Pending()
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs that do not exist yet, if the zone has capacity: all, or with
+        `create.partial` as many as fit.
+        """
         if create.zone in self.stockout_zones:
             return _stockout(f"{create.zone} does not have enough resources available")
         existing = {
@@ -168,6 +186,7 @@ class MemoryFleet:
     def _add_vm(
         self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus
     ) -> None:
+        """Add a VM with the next instance id; its metadata must have a directive."""
         self._last_number += 1
         now = self.clock()
         is_tpu = create.group.tpu is not None
@@ -183,12 +202,17 @@ class MemoryFleet:
             created_at=now,
             started_at=now if status is VmStatus.RUNNING else None,
             is_tpu=is_tpu,
+            # Only TPU nodes have no name in DNS. Tests need the addresses to differ, no more.
             address=f"10.0.{self._last_number % 250}.1" if is_tpu else "",
         )
         self._vms[name, create.zone] = (job.set_id, vm)
         self._metadata[name, create.zone] = dict(metadata)
 
     def delete(self, vm: Vm) -> bool:
+        """Delete the VM. Idempotent.
+
+        Return whether it is gone: a slow fleet needs `settle` first.
+        """
         with self._lock:
             current = self._current(vm)
             if current is None:
@@ -200,6 +224,11 @@ class MemoryFleet:
             return True
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Replace the directive in the VM's metadata.
+
+        Return False if the VM is gone, or its metadata was changed since it was listed: each change
+        gives it another fingerprint.
+        """
         with self._lock:
             current = self._current(vm)
             if current is None or current.fingerprint != vm.fingerprint:
@@ -209,6 +238,9 @@ class MemoryFleet:
             return True
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job, with another directive and metadata. Returns as
+        `write_directive`.
+        """
         del job
         vm = hand_over.vm
         with self._lock:
@@ -283,6 +315,7 @@ class MemoryFleet:
             del self._vms[vm.name, vm.zone]
 
     def metadata(self, name: str) -> Mapping[str, str]:
+        """Return the metadata of the VM, by key."""
         with self._lock:
             vm = self._only(name)
             return self._metadata[vm.name, vm.zone]
@@ -304,6 +337,7 @@ class MemoryFleet:
         return current
 
     def _must_reach(self, zone: str) -> None:
+        """Raise ZonesUnreachableError if the zone cannot be reached."""
         if zone in self.unreachable_zones:
             raise ZonesUnreachableError((), [zone])
 
@@ -314,4 +348,7 @@ class MemoryFleet:
 
 
 def _stockout(message: str) -> NotCreated:
+    """Return the outcome of a request for which its zone has no capacity, with Compute Engine's
+    code.
+    """
     return NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", message)

@@ -8,12 +8,14 @@ from trainmaster.core.reporting.job_log import ServiceLine
 
 
 class MemoryJobLog:
-    """See `trainmaster.ports.JobLog`."""
+    """Adapter of `trainmaster.ports.JobLog`: the lines that the platform writes about jobs."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, str], ServiceLine] = {}
+        """The lines, by job id and key of the line."""
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
+        """Write the lines; one that was written already, by its job and key, is left as it is."""
         for line in lines:
             self._lines.setdefault((line.job_id, line.key), line)
 

@@ -9,7 +9,11 @@ from trainmaster.ports import Lease
 
 
 class Leases:
-    """See `trainmaster.ports.Leases`."""
+    """Adapter of `trainmaster.ports.store.Leases`. Thread-safe. The holder of a lease does the work
+    on a job alone, until it expires.
+
+    A lease has a token, another one each time it is taken.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,6 +29,11 @@ class Leases:
     def take_lease(
         self, name: str, now: datetime, expires_at: datetime, holder: str = ""
     ) -> Lease | None:
+        """Return the lease. None: another holder has it, and it has not expired at `now`.
+
+        `holder`: id of the message that the holder handles, so that its redelivery gets the lease
+        back; empty: unknown.
+        """
         with self._lease_lock:
             if name in self._leases:
                 taken, end = self._leases[name]
@@ -36,6 +45,7 @@ class Leases:
             return lease
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        """Return the lease with a later end. None: another holder has taken it meanwhile."""
         with self._lease_lock:
             if not self._holds(lease):
                 return None
@@ -43,10 +53,12 @@ class Leases:
             return lease
 
     def release_lease(self, lease: Lease) -> None:
+        """Release the lease. Does nothing if another holder has taken it."""
         with self._lease_lock:
             if self._holds(lease):
                 del self._leases[lease.name]
 
     def _holds(self, lease: Lease) -> bool:
+        """Return whether this lease is the one that was taken last."""
         taken, _ = self._leases.get(lease.name, (None, None))
         return taken is not None and taken.token is lease.token

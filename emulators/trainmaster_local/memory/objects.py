@@ -19,9 +19,10 @@ class _Object:
 
 
 class MemoryObjects:
-    """See `ports.Objects` and `ports.ObjectTimes`.
+    """Adapter of `ports.Objects` and `ports.ObjectTimes`: objects of Cloud Storage, by
+    `gs://BUCKET/NAME`.
 
-    Generations count up from 1, over all objects.
+    Generations, which identify the contents of an object, count up from 1 over all objects.
     """
 
     def __init__(self) -> None:
@@ -33,10 +34,14 @@ class MemoryObjects:
         self.forbidden_buckets: set[str] = set()
         """Buckets that may not be read."""
         self.missing_buckets: set[str] = set()
+        """Buckets that do not exist."""
         self.places: dict[str, BucketPlace] = {}
         """Places of buckets; every other bucket is in the multi-region US."""
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
+        """Return the first `max_bytes` of the object; None: it does not exist, or not in this
+        generation.
+        """
         with self._lock:
             stored = self._objects.get(uri)
         if stored is None or (generation is not None and stored.generation != generation):
@@ -44,6 +49,7 @@ class MemoryObjects:
         return stored.data[:max_bytes]
 
     def generation(self, uri: str) -> int | None:
+        """Return the object's generation; None: it does not exist. Raises ObjectForbiddenError."""
         if uri.removeprefix("gs://").partition("/")[0] in self.forbidden_buckets:
             raise ObjectForbiddenError(uri)
         with self._lock:
@@ -51,6 +57,7 @@ class MemoryObjects:
         return stored.generation if stored else None
 
     def bucket_place(self, bucket: str) -> BucketPlace | None:
+        """Return where the bucket is; None: it does not exist. Raises BucketForbiddenError."""
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)
         if bucket in self.missing_buckets:
@@ -58,16 +65,23 @@ class MemoryObjects:
         return self.places.get(bucket, BucketPlace("US"))
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        """Create or replace the object, and return its generation."""
         with self._lock:
             self._generation += 1
             self._objects[uri] = _Object(data, self._generation, self.clock())
             return self._generation
 
     def delete(self, uri: str) -> None:
+        """Delete the object, if it exists."""
         with self._lock:
             self._objects.pop(uri, None)
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
+        """Return at most `limit` objects below the directory, by name, with size and time of
+        creation.
+
+        Raises BucketForbiddenError.
+        """
         bucket = directory.removeprefix("gs://").partition("/")[0]
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)

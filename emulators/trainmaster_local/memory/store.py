@@ -51,7 +51,7 @@ Those of the others are a replica's `key`, and `MACHINES` for the machine set.
 
 
 class MemoryStore(Incidents, Leases):
-    """See `trainmaster.ports.Store`. Thread-safe."""
+    """Adapter of `trainmaster.ports.Store`, whose docstrings are the contract. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,6 +82,9 @@ class MemoryStore(Incidents, Leases):
             return other
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        """Return the job, and the replica with this key if there is one; None: there is no such
+        job.
+        """
         with self._lock:
             stored = self._jobs.get(job_id)
             if stored is None:
@@ -90,6 +93,10 @@ class MemoryStore(Incidents, Leases):
             return self._loaded(State(stored.job, (found,) if found else ()))
 
     def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
+        """Return the job and all replicas of its attempt; None: there is no such job.
+
+        `if_needed`: without the replicas if no decision about this job needs them.
+        """
         with self._lock:
             stored = self._jobs.get(job_id)
             if stored is None:
@@ -113,6 +120,11 @@ class MemoryStore(Incidents, Leases):
         change: Change,
         admission_token: AdmissionToken | None = None,
     ) -> None:
+        """Write the ledger entry and the changed documents, or nothing.
+
+        Raises AlreadyRecordedError if there is an entry of this key, and ConflictError if a
+        document is not as it was loaded, or if another commit has used an admission token since.
+        """
         with self._lock:
             stored = self._jobs.get(entry.job_id)
             if stored is not None and entry.key in stored.ledger:
@@ -136,6 +148,7 @@ class MemoryStore(Incidents, Leases):
         _check_version(current.version if current else None, tokens.get(MACHINES), machines.set_id)
 
     def _add_job(self, change: Change, job_id: str) -> StoredJob:
+        """Store the first document of a job. Raises ConflictError if the change has none."""
         if change.job is None:
             raise ConflictError(f"there is no job {job_id}")
         stored = StoredJob(change.job)
@@ -156,6 +169,7 @@ class MemoryStore(Incidents, Leases):
             stored.pending[entry.key] = None
 
     def kept_machines(self) -> tuple[LoadedSet, ...]:
+        """Return the machine sets that are kept, in the order of their holders' ends."""
         with self._lock:
             kept = [machines for machines in self._machine_sets.values() if machines.is_kept]
         kept.sort(key=lambda machines: (machines.ended_at, machines.set_id))
@@ -173,19 +187,27 @@ class MemoryStore(Incidents, Leases):
         return Loaded(recall(state), {JOB: state.job.version, **tokens})
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        """Return the ledger entry with this key."""
         with self._lock:
             stored = self._jobs.get(job_id)
             return stored.ledger.get(key) if stored else None
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        """Return all ledger entries of the job in the order of their commits."""
         with self._lock:
             stored = self._jobs.get(job_id)
             return tuple(stored.ledger.values()) if stored else ()
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        """Return the job's ledger entries with `at` not before `moment`, in the order of their
+        commits.
+        """
         return tuple(entry for entry in self.ledger(job_id) if entry.at >= moment)
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank
+        and time.
+        """
         entries = [entry for entry in self.ledger(job_id) if entry.round == round_key]
         entries.sort(key=lambda entry: (entry.rank, entry.ended_at))
         return ends_of(entries[:ENDS_READ])
@@ -201,13 +223,16 @@ class MemoryStore(Incidents, Leases):
         return ends_of(entry for entry in later if entry.round == round_key)
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
+        """Return the keys of the job's ledger entries whose effects have not been confirmed."""
         with self._lock:
             return tuple(self._jobs[job_id].pending) if job_id in self._jobs else ()
 
     def count_pending(self, job_id: str) -> int:
+        """Return how many of the job's ledger entries have unconfirmed effects."""
         return len(self.pending_keys(job_id))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        """Return the keys of the job's unconfirmed ledger entries."""
         job_id = loaded.state.job.job_id
         with self._lock:
             keys = self.pending_keys(job_id)
@@ -223,6 +248,7 @@ class MemoryStore(Incidents, Leases):
         at: datetime,
         tokens: Mapping[str, object] | None = None,
     ) -> None:
+        """Confirm the effects of these entries. Idempotent: the first time stays."""
         with self._lock:
             stored = self._jobs.get(job_id)
             for key in keys:
@@ -231,19 +257,25 @@ class MemoryStore(Incidents, Leases):
                     stored.ledger[key] = replace(stored.ledger[key], done_at=at)
 
     def is_pending(self, job_id: str, key: str) -> bool:
+        """Return whether the ledger entry exists and its effects have not been confirmed."""
         return key in self.pending_keys(job_id)
 
     def jobs_with_pending(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have unconfirmed effects."""
         with self._lock:
             return tuple(job_id for job_id, stored in self._jobs.items() if stored.pending)
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        """Confirm that the entry's notification was published."""
         with self._lock:
             entry = self.entry(job_id, key)
             if entry is not None:
                 self._jobs[job_id].ledger[key] = replace(entry, notified_at=at)
 
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        """Return at most `limit` ledger entries of all jobs whose notifications have not been
+        confirmed.
+        """
         with self._lock:
             entries: list[LedgerEntry] = []
             for stored in self._jobs.values():
@@ -252,54 +284,71 @@ class MemoryStore(Incidents, Leases):
         return tuple(open_entries[:limit])
 
     def live_jobs(self) -> LiveJobs:
+        """Return all jobs that have not ended, and the ids of those that cannot be read."""
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
         return LiveJobs(tuple(job for job in jobs if not job.state.is_terminal))
 
     def live_pages(self, *, waiting: bool) -> Iterator[LiveJobs]:
+        """Yield the jobs that have not ended in parts of at most `LIVE_PAGE`, by id."""
         jobs = sorted(self.live_jobs().jobs, key=lambda job: job.job_id)
         wanted = [job for job in jobs if waiting or not waits_for_admission(job)]
         for start in range(0, len(wanted), LIVE_PAGE):
             yield LiveJobs(tuple(wanted[start : start + LIVE_PAGE]))
 
     def overdue_waits(self, now: datetime) -> tuple[Job, ...]:
+        """Return the queued jobs whose `maxWaitTime` is over, but for tuning jobs."""
         waiting = [job for job in self.live_jobs().jobs if waits_for_admission(job)]
         ends = [(job, end_of_wait(job)) for job in waiting]
         return tuple(job for job, ends_at in ends if ends_at is not None and ends_at <= now)
 
     def queue(self) -> AdmissionQueue:
+        """Return the queue that was stored last; an empty one if there is none."""
         return self._queue
 
     def store_queue(self, queue: AdmissionQueue) -> None:
+        """Store the queue that an admission pass has left."""
         self._queue = queue
 
     def sweep_requests(self) -> SweepRequests:
+        """Return what was noted last."""
         return self._sweep_requests
 
     def note_sweep_requests(self, requested_at: datetime) -> None:
+        """Note that a sweep has published its requests."""
         with self._lock:
             self._sweep_requests = replace(self._sweep_requests, requested_at=requested_at)
 
     def note_sweep_reached(self, reached_at: datetime) -> None:
+        """Note the time of a request of a sweep that has been delivered."""
         with self._lock:
             self._sweep_requests = replace(self._sweep_requests, reached_at=reached_at)
 
     def admission_token(self) -> AdmissionToken:
+        """Return the live jobs with the token that a commit needs to admit one of them."""
         with self._lock:
             return AdmissionToken(self._admissions, self.live_jobs())
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        """Return the token for the next admission, after the caller has admitted this job with
+        `token`.
+
+        Raises ConflictError if another job has been admitted since. The new token has the `jobs` of
+        `token`.
+        """
         with self._lock:
             if not isinstance(token.token, int) or self._admissions != token.token + 1:
                 raise ConflictError(f"another job was admitted after {job_id}")
             return replace(token, token=self._admissions)
 
     def count_live(self) -> int:
+        """Return the number of jobs that have not ended."""
         return len(self.live_jobs().jobs)
 
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
+        """Return the newest jobs first, by descending id within one creation time."""
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
         jobs.sort(key=_position, reverse=True)
@@ -310,6 +359,9 @@ class MemoryStore(Incidents, Leases):
         return tuple(jobs[:limit])
 
     def failing_replicas(self, jobs: Sequence[Job]) -> dict[str, tuple[Replica, ...]]:
+        """Return the replicas of the current attempts of these jobs that have failed several times
+        in a row (`FailureRow.is_shown`), by job id.
+        """
         with self._lock:
             found = {}
             for job in jobs:
@@ -324,6 +376,9 @@ class MemoryStore(Incidents, Leases):
         return found
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
+        """Return how many jobs are in each state, including zeros; with `label`, only jobs that
+        have it.
+        """
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
         listed = [job for job in jobs if job.deleted_at is None and job.trial_of is None]
@@ -331,21 +386,29 @@ class MemoryStore(Incidents, Leases):
         return {state: counts[state] for state in JobState}
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        """Return how many jobs were created at `moment` or later, through the API or by messages
+        and uploads.
+        """
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
         submitted = [job for job in jobs if job.trial_of is None and job.through_api is through_api]
         return len([job for job in submitted if job.created_at >= moment])
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
+        """Return how many replicas of the attempt whose VM generations are not below the floor have
+        ever been ready.
+        """
         of_attempt = [replica for replica in self._replicas(job_id) if replica.attempt == attempt]
         ready = [replica for replica in of_attempt if replica.ever_ready]
         return len([replica for replica in ready if replica.vm_generation >= floor])
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        """Return how many replicas of the attempt are in one of these states."""
         of_attempt = [replica for replica in self._replicas(job_id) if replica.attempt == attempt]
         return len([replica for replica in of_attempt if replica.state in states])
 
     def owner_of_vm(self, name: str) -> VmOwner | None:
+        """Return the job, ended or not, that has a replica whose VM has this name."""
         # A VM's name ends with the hash of a job's id, task type and index.
         parts = name.rsplit("-", 3)
         vm_hash = parts[-3] if len(parts) > 2 else ""  # noqa: PLR2004
@@ -366,6 +429,9 @@ class MemoryStore(Incidents, Leases):
         return None
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
+        """Return how many members whose VM generations are not below the floor are ready for this
+        round.
+        """
         ready = [replica for replica in self._replicas(job_id) if replica.ready_for == round_key]
         return len([replica for replica in ready if replica.vm_generation >= floor])
 

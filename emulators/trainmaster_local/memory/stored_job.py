@@ -1,4 +1,7 @@
-"""One job in the Store in memory: its document, its replicas and its ledger."""
+"""One job in the Store in memory: its document, its replicas and its ledger.
+
+A *ledger* is the record of the job's events and decisions. Only `memory.store` uses this.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,12 @@ class StoredJob:
     commits: dict[str, int] = field(default_factory=dict)
     """Number of the commit that created an entry, by the entry's key."""
     pending: dict[str, None] = field(default_factory=dict)
-    """Keys of the pending entries, in the order of the commits."""
+    """Keys of the entries whose effects, such as a request for VMs, have not been confirmed, in the
+    order of the commits.
+    """
 
     def copy(self) -> StoredJob:
+        """Return a copy that can be changed independently; the values in it are immutable."""
         return StoredJob(
             self.job, dict(self.replicas), dict(self.ledger), dict(self.commits), dict(self.pending)
         )

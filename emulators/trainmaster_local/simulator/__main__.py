@@ -1,5 +1,7 @@
 """Run one history and print its trace: `python -m trainmaster_local.simulator --seed N
 [--profile NAME]`.
+
+Exit status 1: an invariant did not hold; the last line says which.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from trainmaster_local.simulator.scenarios.generator import draw_scenario, rng_o
 
 
 def main() -> int:
+    """Run the history that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m trainmaster_local.simulator", description=__doc__
     )

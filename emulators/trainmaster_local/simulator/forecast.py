@@ -1,5 +1,8 @@
 """Forecast of a user's job under a preemption rate: final state, duration, VM-hours and
 lost work.
+
+`trainmaster advise` runs a user's job many times in the simulator, and shows a `Forecast`. A *gang*
+is the members of a job that train together, and restart together.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ class Forecast:
     states: dict[str, int]
     """Number of histories, by the job's final state."""
     wall_h: Percentiles
+    """From the submission to the end of the job."""
     vm_h: Percentiles
+    """Sum over all VMs, from creation to deletion."""
     lost_h: Percentiles
     """Training that was done and lost, counted once for the whole gang."""
     restarts: Percentiles
@@ -113,7 +118,8 @@ def _restarts(outcome: Outcome) -> int:
 
 
 def _percentiles(values: Sequence[float]) -> Percentiles:
+    """Return the median and the 90th percentile; those of one value are the value."""
     if len(values) == 1:
         return Percentiles(values[0], values[0])
-    deciles = statistics.quantiles(values, n=10, method="inclusive")
-    return Percentiles(round(deciles[4], 3), round(deciles[8], 3))
+    deciles = statistics.quantiles(values, n=10, method="inclusive")  # the first of nine is 10 %
+    return Percentiles(p50=round(deciles[4], 3), p90=round(deciles[8], 3))

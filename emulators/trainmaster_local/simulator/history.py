@@ -4,8 +4,9 @@ The flows, rules and stores are those of the product or pass its contract tests.
 programs and time are simulated, with faults drawn from a seed. After each step, invariants compare
 what the control plane did with what really happened; a seed repeats a history exactly.
 
-0 ─── jobs submitted ─── faults ─── faults_s ─── no faults ─── all ended, all VMs gone ─── or
-horizon_s: a violation
+    0 ─── jobs submitted, faults ─── faults_s ─── no faults ─── horizon_s
+
+All jobs have to end, and all VMs to be gone, before `horizon_s`: otherwise that is a violation.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from trainmaster_local.simulator.world.vm_faults import VmFaults
 SWEEP_S: Final = 60.0
 """Interval of Cloud Scheduler's calls of the sweep."""
 TRACE_LINES_SHOWN: Final = 120
+"""Last lines of the trace in the error of a history that went wrong."""
 
 
 class History:
@@ -153,6 +155,7 @@ class History:
         self.jobs[holder].check_deletion(vm)
 
     def _sweep(self) -> None:
+        """Publish the message of Cloud Scheduler, and plan the next one."""
         self.bus.publish(topics.SWEEP, b"{}", {})
         self.context.scheduler.after(SWEEP_S, self._sweep)
 
@@ -162,18 +165,21 @@ class History:
         now = self.context.now
         quiet_s = self.scenario.quiet_s
         invariants.check_action()
-        is_quiet = (
-            now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s
-        )
+        last_event_s = max(self.scenario.faults_s, invariants.last_commit_s)
+        is_quiet = now > last_event_s + quiet_s
         is_stuck = is_quiet and not invariants.has_ended
         if is_stuck:
             invariants.check_end()  # raises the violation that says what has not ended
 
     def _end_faults(self) -> None:
+        """From now on nothing fails, so that every job has to end."""
         self.context.log("faults end")
         self.context.faults = self.context.faults.without_faults()
 
     def _is_over(self) -> bool:
+        """Return whether nothing can happen any more: no VM, message, invocation, live job or
+        pending effect of a decision is left.
+        """
         return (
             not self.pool.present
             and not self.bus.in_flight

@@ -39,6 +39,8 @@ SHORT_OFF_SHARE: Final = 0.8
 """Share of the off periods that are short."""
 SHORT_ON_SHARE: Final = 0.75
 """Share of the on periods that are short."""
+SHORT_ON_OF_MEAN: Final = 0.35
+"""Mean of the short on periods, as a share of the mean of all on periods."""
 SHORT_ON_MAX_S: Final = 45 * MINUTE_S
 """Longest mean of the short on periods."""
 ROOM: Final = 64
@@ -75,8 +77,8 @@ class Climate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Shares of the time in which each process is on; of R and O, the parameters of a beta
-    distribution.
+    """Shares of the time in which each process is on. Those of R and O differ between places: each
+    place draws its share from a beta distribution with these parameters.
     """
 
     family: float
@@ -90,6 +92,9 @@ _CLIMATES: Final = {
     Climate.SCARCE: _Shares(0.85, (4, 1.6), (1.6, 1.6), 0.35),
     Climate.FAMINE: _Shares(0.75, (2.5, 2), (0.8, 2.4), 0.15),
 }
+"""The shares of each climate. Parameters of a beta distribution: (9, 1.1) has most of its mass near
+1, so that most regions have capacity most of the time; (0.8, 2.4) has it near 0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class _Periods:
     """Mean of the long periods."""
 
     def mean_s(self, *, is_short: bool) -> float:
+        """Return the mean of the short or of the long periods, in seconds."""
         return self.short_s if is_short else self.long_s
 
     @property
@@ -124,12 +130,14 @@ class Alternating:
 
         The on periods are as long as the share needs.
         """
+        # A process is never on all the time, or off: both periods have a finite mean.
         share = min(max(share, 0.02), 0.98)
         self._rng = rng
         off = _Periods(SHORT_OFF_SHARE, scale * SHORT_OFF_S, scale * LONG_OFF_S)
         off_mean = off.short_share * off.short_s + (1 - off.short_share) * off.long_s
         on_mean = share / (1 - share) * off_mean
-        short_on = min(0.35 * on_mean, SHORT_ON_MAX_S)
+        short_on = min(SHORT_ON_OF_MEAN * on_mean, SHORT_ON_MAX_S)
+        # The long periods make up for the short ones, so that the mean is `on_mean`.
         long_on = (on_mean - SHORT_ON_SHARE * short_on) / (1 - SHORT_ON_SHARE)
         self._off = off
         self._on = _Periods(SHORT_ON_SHARE, short_on, long_on)
@@ -142,9 +150,11 @@ class Alternating:
         """Times at which it changes, as far as they have been drawn, in order."""
 
     def is_on(self, at_s: float) -> bool:
+        """Return whether the process is on at this time."""
         return self._is_on_after(self.period(at_s))
 
     def next_change(self, at_s: float) -> float:
+        """Return when the process changes next after this time."""
         return self._changes[self.period(at_s)]
 
     def period(self, at_s: float) -> int:
@@ -201,7 +211,8 @@ class Weather:
         deciding = processes if has_spot else (extra,)
         period = [process.period(at_s) for process in deciding]
         rng = self._rng(f"room/{zone}{machine}/{has_spot}/{period}")
-        return rng.randint(1, 15) if rng.random() < NARROW_SHARE else ROOM
+        is_narrow = rng.random() < NARROW_SHARE
+        return rng.randint(1, 15) if is_narrow else ROOM
 
     def next_change(self, zone: str, at_s: float, machine: str = "") -> float:
         """Return when the zone's room may change next."""
@@ -263,11 +274,15 @@ class Weather:
     def _process(
         self, key: str, share: Callable[[random.Random], float], scale: float
     ) -> Alternating:
-        """Return the process with this key. Each has a generator of its own."""
+        """Return the process with this key. Each has a generator of its own.
+
+        `share`: draws the share of the time in which it is on. `scale`: factor of its off periods.
+        """
         if key not in self._processes:
             rng = self._rng(f"{self.climate}/{key}")
             self._processes[key] = Alternating(rng, share(rng), scale)
         return self._processes[key]
 
     def _rng(self, key: str) -> random.Random:
+        """Return a new generator for this key: equal keys draw equal numbers."""
         return random.Random(f"{self.seed}/{key}")  # noqa: S311 - weather keeps no secret

@@ -26,7 +26,10 @@ from .xgboost_training.training import boost, evaluate, write_model
 
 
 def train(values: Values) -> None:
-    """Train, evaluate, store."""
+    """Train, evaluate, store. `values`: the arguments, by name.
+
+    `run` in `program` calls it. Raises DataError for data that a model cannot be trained on.
+    """
     parts = _preprocess(values) if values["preprocess"] else _read_unchanged(values)
     training = parts["training"]
     evaluated = parts.get("validation", training)
@@ -51,7 +54,9 @@ def train(values: Values) -> None:
 
 
 def _preprocess(values: Values) -> dict[str, Matrix]:
-    """Return the parts that have rows."""
+    """Return the parts (training, validation, test) that have rows, analysed, filled and encoded;
+    write what clients need to encode rows in the same way.
+    """
     job_dir = str(values["job_dir"])
     prepared = prepare(values, ONE_HOT, is_classification=is_classification(values))
     write_metadata(job_dir, prepared.metadata, with_instance_generator=True)
@@ -69,6 +74,11 @@ def _preprocess(values: Values) -> dict[str, Matrix]:
 
 
 def _read_unchanged(values: Values) -> dict[str, Matrix]:
+    """Return the parts that have files, as they are: numbers only.
+
+    `csv_weight`: 1 if the second column has the weights of the training rows, as AI Platform
+    Training had it.
+    """
     parts: dict[str, Matrix] = {}
     for name in PARTS:
         has_weights = values["csv_weight"] == 1 and name == "training"

@@ -1,6 +1,9 @@
 """Whole files, local or in Cloud Storage, and folders of them.
 
 `google-cloud-storage` follows STORAGE_EMULATOR_HOST. It is imported only for `gs://` paths.
+
+The built-in algorithms read their data and write their results with these functions. Errors of the
+disk and of Cloud Storage propagate, except for missing files where a docstring says so.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from .errors import DataError
 
 SCHEME: Final = "gs://"
 _WILDCARD: Final = re.compile(r"[*?\[]")
+"""What makes a path a pattern."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -111,5 +115,6 @@ def _client() -> Any:
 
 
 def _blob(path: str) -> Any:
+    """Return the object at a `gs://BUCKET/OBJECT` path, whether or not it exists."""
     bucket, _, name = path.removeprefix(SCHEME).partition("/")
     return _client().bucket(bucket).blob(name)

@@ -21,7 +21,10 @@ from .program import run
 
 
 def create_model(encoder: RowEncoder, task: Task) -> Any:
-    """Return the compiled model."""
+    """Return the compiled model. `keras_models.learner.train` calls this, then trains it.
+
+    `encoder` turns rows of texts into tensors; `task` has the target and the arguments.
+    """
     model = linear_model(encoder, task.outputs)
     model.compile(create_optimizer(task.values), default_loss(task))
     return model

@@ -30,6 +30,7 @@ from .tabular.preparation import PARTS, Prepared
 Metrics = Mapping[str, float]
 
 METRIC_FILE_VARIABLE: Final = "CLOUD_ML_HP_METRIC_FILE"
+"""Environment variable of trials: the file from which the tuning job reads their metrics."""
 RECORDS_MAX: Final = 100
 """Records that a metric file keeps. Source: cloudml-hypertune."""
 
@@ -67,7 +68,9 @@ def report_metrics(metrics: Metrics, step: int) -> None:
 
 
 def write_metadata(job_dir: str, metadata: Metadata, *, with_instance_generator: bool) -> None:
-    """Write what clients need to encode their rows."""
+    """Write what clients need to encode their rows: the type and treatment of each column, and a
+    program for it.
+    """
     write_file(join(job_dir, "artifacts", "metadata.json"), metadata.to_json())
     if with_instance_generator:
         source = Path(__file__).parent / "tabular" / "instance_generator.py"
@@ -100,7 +103,11 @@ def _with_classes(table: pd.DataFrame, metadata: Metadata) -> pd.DataFrame:
 
 
 def write_metrics(job_dir: str, metrics: Metrics, step: int, *, is_classification: bool) -> None:
-    """Write model/deployment_config.yaml, which programs read, and metrics.json."""
+    """Write model/deployment_config.yaml, which programs read, and metrics.json.
+
+    `step`: training steps or boosting rounds that were done. `metrics` has `accuracy` (a share) or
+    `rmse`.
+    """
     print(" ".join(f"{name} {value:.5g}" for name, value in metrics.items()), flush=True)
     name = "accuracy" if is_classification else "rmse"
     value = metrics[name] * 100 if is_classification else metrics[name]  # the service wrote percent
@@ -114,7 +121,7 @@ def baseline(
     targets: np.ndarray, evaluated: np.ndarray, *, is_classification: bool
 ) -> dict[str, float]:
     """Return how good the most frequent class, or the mean, of the training targets is as a
-    prediction.
+    prediction of the `evaluated` targets.
     """
     if is_classification:
         labels, counts = np.unique(targets, return_counts=True)

@@ -37,22 +37,24 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
 
 def model_sizes(values: Values) -> Sizes:
     """Return the shape of the model that the arguments describe."""
-    width = number_in(values, "feature_dim")
+    width = integer_in(values, "feature_dim")
     wanted_width = round(width * number_in(values, "feature_dim_ratio"))
-    layers = number_in(values, "num_transformer_layers")
+    # The decision and the next mask both get at least one element.
+    decision_width = min(max(1, wanted_width), width - 1)
+    layers = integer_in(values, "num_transformer_layers")
     shared = round(layers * number_in(values, "num_transformer_layers_ratio"))
     whole_batches = ghost_batches(
         integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")
     )
     return Sizes(
-        width=int(width),
-        decision_width=min(max(1, wanted_width), int(width) - 1),
+        width=width,
+        decision_width=decision_width,
         steps=integer_in(values, "num_decision_steps"),
         relaxation=number_in(values, "relaxation_factor"),
         shared_layers=shared,
-        own_layers=int(layers) - shared,
+        own_layers=layers - shared,
         sparsity_loss_weight=number_in(values, "sparsity_loss_weight"),
-        ghost_batches=whole_batches or 1,
+        ghost_batches=whole_batches or 1,  # None is refused before
         momentum=number_in(values, "batch_momentum"),
         large_category_dim=integer_in(values, "large_category_dim"),
         large_category_thresh=integer_in(values, "large_category_thresh"),
@@ -61,10 +63,11 @@ def model_sizes(values: Values) -> Sizes:
 
 
 def create_loss(task: Task) -> Any:
-    """Return the loss that `loss_function_type` names."""
+    """Return the loss that `loss_function_type` names, a function of targets and outputs."""
     values = task.values
     match values["loss_function_type"]:
         case "weighted_cross_entropy":
+            # Only the second class has a weight of its own.
             weights = tf.constant(
                 [1.0, number_in(values, "class_weight")] + [1.0] * (task.outputs - 2)
             )
@@ -76,6 +79,7 @@ def create_loss(task: Task) -> Any:
                 number_in(values, "gamma_focal_loss"),
             )
         case "rmse":
+            # The small constant keeps the gradient finite where all errors are 0.
             return lambda targets, outputs: tf.sqrt(
                 tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12
             )
@@ -86,15 +90,21 @@ def create_loss(task: Task) -> Any:
 
 
 def _weighted_cross_entropy(weights: Any, targets: Any, logits: Any) -> Any:
+    """Return the mean cross entropy, in which each row counts with the weight of its class.
+
+    `targets`: class numbers [rows] or [rows, 1]; `logits`: [rows, classes].
+    """
     labels = tf.cast(_flat(targets), tf.int64)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     return tf.reduce_mean(losses * tf.gather(weights, labels))
 
 
 def _focal_loss(alpha: float, gamma: float, targets: Any, logits: Any) -> Any:
-    """Return the focal loss; `alpha` is the weight of the second class.
+    """Return the focal loss; `alpha` is the weight of the second class, 1 - `alpha` that of the
+    others.
 
-    Source: Lin et al. (arXiv 1708.02002).
+    Rows that the model already gets right count little, by a power of `gamma`. Source: Lin et al.
+    (arXiv 1708.02002).
     """
     labels = tf.cast(_flat(targets), tf.int64)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
@@ -103,6 +113,7 @@ def _focal_loss(alpha: float, gamma: float, targets: Any, logits: Any) -> Any:
 
 
 def _flat(targets: Any) -> Any:
+    """Return targets of shape [rows] or [rows, 1] in the shape [rows]."""
     return tf.reshape(targets, [-1])
 
 

@@ -25,7 +25,10 @@ from .program import run
 
 
 def create_model(encoder: RowEncoder, task: Task) -> Any:
-    """Return the compiled model; only its deep part with `--use_wide=false`."""
+    """Return the compiled model; only its deep part with `--use_wide=false`.
+
+    Arguments of the deep part have the prefix `dnn_`.
+    """
     values = task.values
     hidden_units = values["hidden_units"]
     deep = deep_model(

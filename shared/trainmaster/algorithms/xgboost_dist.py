@@ -45,6 +45,7 @@ def train(values: Values) -> None:
 
 
 def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
+    """Train on the connected replicas; `files`: those of all replicas, by group."""
     training = _read_share(values, "training", files)
     validation = _read_share(values, "validation", files) if "validation" in files else training
     check_labels(training.targets, values)
@@ -68,7 +69,10 @@ def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
 
 
 def _find_files(values: Values, name: str) -> list[str]:
-    """Return all files of a group. Raises DataError if there are fewer than replicas."""
+    """Return all files of a group: training, validation or test.
+
+    Raises DataError if there are fewer than replicas.
+    """
     pattern = values[f"{name}_data_path"]
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     files = find_files(str(pattern))
@@ -97,7 +101,12 @@ def _read_share(values: Values, name: str, files: dict[str, list[str]]) -> Matri
 
 
 def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) -> dict[str, float]:
-    """Return the baseline over the rows of all replicas (`results.baseline`)."""
+    """Return how good the mean, or the most frequent class, of the training targets is as a
+    prediction.
+
+    `results.baseline`, but over the rows of all replicas: each adds its sums to those of the
+    others.
+    """
     if not is_classification:
         sums = np.array([training.targets.sum(), len(training.targets)], dtype=np.float64)
         total, count = collective.allreduce(sums, collective.Op.SUM)

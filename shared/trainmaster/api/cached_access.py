@@ -58,12 +58,16 @@ class CachedAccess:
     def granted_permissions(
         self, token: str, permissions: Sequence[str], project: str = ""
     ) -> frozenset[str]:
+        """Return those of `permissions` that the caller has on a project, given by id or number."""
+
         def ask(names: Sequence[str]) -> frozenset[str]:
             return self.access.granted_permissions(token, names, project)
 
         return self._granted_of(token, permissions, f"project {project}", ask)
 
     def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        """Return those of the API's permissions that the caller has in this installation."""
+
         def ask(names: Sequence[str]) -> frozenset[str]:
             return self.access.api_permissions(token, names)
 
@@ -101,6 +105,7 @@ class CachedAccess:
         return granted | cached
 
     def may_act_as(self, token: str, account: str) -> bool:
+        """Return whether the caller may run VMs as this service account."""
         permission = f"act as {account}"
         if not self._is_granted(token, permission):
             if not self.access.may_act_as(token, account):
@@ -110,6 +115,9 @@ class CachedAccess:
 
     @cachedmethod(attrgetter("_full_scopes"), key=_key, lock=attrgetter("_lock"))
     def has_full_scope(self, token: str) -> bool:
+        """Return whether the token may change things on Google Cloud: it has the scope
+        `cloud-platform`.
+        """
         return self.access.has_full_scope(token)
 
     def project_number(self, token: str) -> str:
@@ -123,6 +131,7 @@ class CachedAccess:
 
     @cachedmethod(attrgetter("_emails"), key=_key, lock=attrgetter("_lock"))
     def email(self, token: str) -> str | None:
+        """Return the caller's e-mail address, or None if the token's scopes do not include it."""
         return self.access.email(token)
 
     def _is_granted(self, token: str, permission: str) -> bool:

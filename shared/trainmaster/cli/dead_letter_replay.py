@@ -1,5 +1,8 @@
 """Replay of agents' dead letters, which the command line judges itself.
 
+`trainmaster dead-letters replay` calls `replay_agent_event` with each letter: a message that no
+function could handle.
+
 An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub
 accepted the event. A dead letter that is published again would get a new time and be rejected. It
 is therefore judged here with its original time, which only functions and Pub/Sub can write into a

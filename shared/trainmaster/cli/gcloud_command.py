@@ -36,6 +36,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _annotation(flag: Flag) -> Any:
+    """Return the annotation that typer makes an option of. Whole numbers are not negative."""
     least = 0 if flag.type is int else None
     option = typer.Option(
         help=flag.help,
@@ -55,6 +56,7 @@ class GcloudCommand(HintingSubmit):
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options of `--help`, by panel."""
         panels = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -66,6 +68,7 @@ class GcloudCommand(HintingSubmit):
                 formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before `--`, and return the arguments after it."""
         end = args.index("--") if "--" in args else len(args)
         super().parse_args(ctx, list(self._with_flag_names(args[:end])))
         if ctx.args:

@@ -21,9 +21,10 @@ def read_metrics(
     what: str,
     warn: Callable[[str], object] = complain,
 ) -> Value | None:
-    """Return what `read` reads now.
+    """Return what `read` reads now, from Cloud Monitoring.
 
-    If metrics are off, return None; if they cannot be read, report that, too.
+    If metrics are off, return None. If they cannot be read, return None, and report it by `warn`:
+    `what` is what could not be found out.
     """
     if settings().metrics == "off":
         return None

@@ -87,6 +87,7 @@ def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
 
 
 def _unlogged(event: ReplicaExited) -> str:
+    """Return the sentence about the exit, whose agent has counted the lines."""
     return (
         f"When {event.subject.replica_id.words} exited, Cloud Logging had not accepted the last"
         f" {_lines(event.unlogged_lines)} of its log: {event.log_problem}. They may have arrived"
@@ -95,4 +96,5 @@ def _unlogged(event: ReplicaExited) -> str:
 
 
 def _lines(count: int) -> str:
+    """Return the number of lines in words."""
     return "1 line" if count == 1 else f"{count} lines"

@@ -15,15 +15,20 @@ from trainmaster.core.reporting.job_log import replica_named
 from trainmaster.errors import PermanentError
 
 DEFAULT_REGION: Final = "us-central1"
+"""Region that commands assume if neither the user nor the installation names one."""
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""Unit of a duration → its seconds."""
+
+
+COMPLETED_MAX: Final = 100
+"""Jobs that the shell's completion looks at, the newest ones."""
 
 
 def complete_job_id(incomplete: str) -> list[str]:
     """Return job ids for the shell's completion. Never raises: the shell would show the error."""
     with contextlib.suppress(Exception):
-        return [
-            job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)
-        ]
+        newest = open_store().recent_jobs(COMPLETED_MAX)
+        return [job.job_id for job in newest if job.job_id.startswith(incomplete)]
     return []
 
 
@@ -36,6 +41,9 @@ def given(text: str | None) -> str | None:
         raise typer.BadParameter("must not be empty")
     return text
 
+
+SHOWN_MAX: Final = 20
+"""Replicas that an error names."""
 
 JobId = Annotated[
     str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)
@@ -65,6 +73,7 @@ def parse_replica(text: str, job: Job) -> ReplicaId:
     """
     replica_id = replica_named(text, job.plan)
     if replica_id is None:
-        known = ", ".join(str(known_id) for known_id in job.plan.replica_ids[:20])
+        some = job.plan.replica_ids[:SHOWN_MAX]
+        known = ", ".join(str(known_id) for known_id in some)
         raise PermanentError(f"{job.job_id} has no replica {text}. Its replicas: {known}")
     return replica_id

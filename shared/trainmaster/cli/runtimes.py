@@ -13,6 +13,7 @@ def runtimes(form: OutputFormat = Format.TABLE) -> None:
     """List the runtime versions with their frameworks, the packages that all have, and the past
     versions.
     """
+    # Each row of `past`: versions, their Pythons, and what replaces them.
     rows = runtime_rows()
     packages = package_rows()
     past = past_rows()

@@ -35,9 +35,13 @@ class DnsAddresses:
         self._domain = f"{name}.{domain}" if domain else name
 
     def address(self, name: str, zone: str) -> str:
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
         return f"{name}.{zone}.c.{self._domain}.internal:{PORT}"
 
     def channel_address(self, name: str, zone: str) -> str:
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         return f"{name}.{zone}.c.{self._domain}.internal:{CHANNEL_PORT}"
 
 
@@ -52,9 +56,13 @@ class EmulatorAddresses:
         self._addresses: dict[str, Mapping[str, str]] = {}
 
     def address(self, name: str, zone: str) -> str:  # noqa: ARG002 - the port's signature
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
         return self._of(name)["address"]
 
     def channel_address(self, name: str, zone: str) -> str:  # noqa: ARG002 - the port's signature
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         return self._of(name)["channel_address"]
 
     def _of(self, name: str) -> Mapping[str, str]:

@@ -38,6 +38,7 @@ class Fleets:
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
+        """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state."""
         tpu = self._tpu
         vms, unreachable, refusal = reached(lambda: self._compute.list_vms(job_id, zones=zones))
         if tpu is None or not tpu_zones:
@@ -58,29 +59,43 @@ class Fleets:
         return complete((*vms, *nodes), (*unreachable, *without_nodes))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs of one bulk insert, all or nothing."""
         if create.group.tpu is None:
             return self._compute.create(job, create, metadata)
         return self._tpu.create(job, create, metadata) if self._tpu else TPU_DISABLED
 
     def delete(self, vm: Vm) -> bool:
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
+        deleted.
+        """
         return self._fleet_of(vm).delete(vm)
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was
+        listed with.
+        """
         return self._fleet_of(vm).write_directive(vm, directive)
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job: replace its metadata in one write, then its labels."""
         return self._fleet_of(hand_over.vm).hand_over(job, hand_over, metadata)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return when the VM's agent last wrote a heartbeat. None: unknown."""
         return self._fleet_of(vm).last_heartbeat(vm)
 
     def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program
+        on the VM may have written it. None: unknown.
+        """
         return self._fleet_of(vm).reported_metric(vm)
 
     def release(self, job: Job) -> bool:
+        """Delete the other resources of an ended job without VMs, such as placement policies."""
         return self._compute.release(job)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        """Return the serial console output from byte `start` on, and where to continue."""
         return self._fleet_of(vm).serial_output(vm, start)
 
     def _fleet_of(self, vm: Vm) -> Fleet:

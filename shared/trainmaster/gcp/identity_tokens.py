@@ -31,6 +31,12 @@ class IdentityTokens:
         self._keys = PublicKeys(certificates_url, clock)
 
     def claims(self, token: str) -> Claims:
+        """Verify the signature and the issuer, and return the claims.
+
+        Raises IdentityError if Google did not sign the token, and TemporaryError if Google's keys
+        are not available, or if the token names an unknown key and the keys were read too recently
+        to read them again.
+        """
         try:
             return _claims(self._keys.claims(token, EXPIRY_SLACK_S))
         except INVALID as error:

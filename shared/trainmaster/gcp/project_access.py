@@ -88,6 +88,7 @@ class ProjectAccess:
     def granted_permissions(
         self, token: str, permissions: Sequence[str], project: str = ""
     ) -> frozenset[str]:
+        """Return those of `permissions` that the caller has on a project, given by id or number."""
         path = f"/v1/projects/{quote(project)}" if project else self._project
         return self._test_permissions(
             self._endpoint, path, token, permissions, missing_is_denied=bool(project)

@@ -35,9 +35,14 @@ class PubsubBus:
         self._translation = translation or _keep_events_of_missing_topics
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        """Publish one message, and return when it is stored.
+
+        Raises TemporaryError if that is uncertain; the message may then still have been stored.
+        """
         self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        """Publish messages without attributes, in as few requests as possible."""
         for start in range(0, len(messages), BATCH_MAX):
             batch = messages[start : start + BATCH_MAX]
             self._publish(topic, [PubsubMessage(data=data) for data in batch])

@@ -59,6 +59,7 @@ class GoogleResources:
         return Existence.MISSING if account.get("disabled") else existence
 
     def secret_version(self, name: str) -> Existence:
+        """Look up a secret version: `SECRET`, `SECRET/versions/VERSION`, or a full name."""
         match = _SECRET.fullmatch(name)
         if match is None:
             return Existence.MISSING
@@ -70,6 +71,7 @@ class GoogleResources:
         return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
+        """Look up an image by its tag or digest."""
         existence, resource = _look_up(self._images, f"/v1/{image.resource}")
         digest = image.digest or str(resource.get("version", "")).rpartition("/")[2]
         if not DIGEST.fullmatch(digest):

@@ -30,12 +30,17 @@ class StorageObjects:
         self._options = retry_options(deadline_s, *NO_CONNECTION)
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
+        """Return at most the first `max_bytes` of the object, or None if it does not exist."""
         data = read_part(self._client, uri, generation, 0, max_bytes - 1, self._options)
         if data is None:
             return None
         return data[:max_bytes]  # a compressed object is sent whole, whatever range is requested
 
     def generation(self, uri: str) -> int | None:
+        """Return the number of the object's current version, or None if it does not exist.
+
+        Raises ObjectForbiddenError.
+        """
         blob = self._blob(uri)
         with google_errors(f"look up {uri}"):
             try:
@@ -47,6 +52,10 @@ class StorageObjects:
         return int(blob.generation)
 
     def bucket_place(self, bucket: str) -> BucketPlace | None:
+        """Return where the bucket keeps its objects, or None if there is no such bucket.
+
+        Raises BucketForbiddenError.
+        """
         with google_errors(f"look up gs://{bucket}"):
             try:
                 bucket_resource = self._client.get_bucket(bucket, **self._options)
@@ -59,12 +68,14 @@ class StorageObjects:
         )
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        """Create or replace the object, and return its generation."""
         blob = self._blob(uri)
         with google_errors(f"write {uri}"):
             blob.upload_from_string(data, content_type=content_type, **self._options)
         return int(blob.generation)
 
     def delete(self, uri: str) -> None:
+        """Delete the object if it exists."""
         with google_errors(f"delete {uri}"):
             try:
                 self._blob(uri).delete(**self._options)
@@ -76,6 +87,9 @@ class StorageObjects:
                 _log.warning("%s was not deleted: %s", uri, error)
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
+        """Return the objects below `gs://bucket/directory`, at most `limit`, in the order of their
+        names.
+        """
         bucket, _, name = directory.removeprefix("gs://").partition("/")
         prefix = f"{name.rstrip('/')}/" if name else ""
         with google_errors(f"list {directory}"):

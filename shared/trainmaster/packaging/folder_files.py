@@ -82,16 +82,26 @@ class FolderFiles:
     """Name in the folder → path."""
     left_out: Mapping[str, str]
     """Name in the folder → why the user may be surprised that it is not packed."""
+    wanted_secrets: Sequence[str] = ()
+    """Names of packed files that usually contain secrets: the folder's own ignore file asks for
+    them, and it may be of strangers.
+    """
 
     def describe(self) -> str:
         """Return `2 files, 1.5 KiB; left out: .env (may contain secrets)`."""
         size = sum(path.stat().st_size for path in self.files.values())
         noun = "file" if len(self.files) == 1 else "files"
         text = f"{len(self.files)} {noun}, {size / KIB:,.1f} KiB"
-        shown = [f"{name} ({why})" for name, why in sorted(self.left_out.items())]
-        if len(shown) > SHOWN_MAX:
-            shown = [*shown[:SHOWN_MAX], f"and {len(shown) - SHOWN_MAX} more"]
-        return f"{text}; left out: {', '.join(shown)}" if shown else text
+        if self.wanted_secrets:
+            text = f"{text}, with {_listed(self.wanted_secrets)}, which {SECRET}"
+        left_out = [f"{name} ({why})" for name, why in sorted(self.left_out.items())]
+        return f"{text}; left out: {_listed(left_out)}" if left_out else text
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are beside them."""
+    more = [f"and {len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
+    return ", ".join([*names[:SHOWN_MAX], *more])
 
 
 def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()) -> FolderFiles:
@@ -102,21 +112,25 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
     """
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
+    secrets: list[str] = []
     for path in sorted(paths):
         name = path.relative_to(folder).as_posix()
         if leads_out(folder, path):
             left_out[name] = LEADS_OUT
         elif not is_file(path):
             continue
-        elif _is_secret(folder, path) and not _matches(Path(name), wanted):
-            left_out[name] = SECRET
-        else:
+        elif not _is_secret(folder, path):
             files[name] = path
+        elif _matches(Path(name), wanted):
+            files[name] = path
+            secrets.append(name)
+        else:
+            left_out[name] = SECRET
     for name in _ignored_by_git(folder, files):
         if not _matches(Path(name), wanted):
             del files[name]
             left_out[name] = GIT_IGNORES
-    return FolderFiles(files, left_out)
+    return FolderFiles(files, left_out, secrets)
 
 
 def leads_out(folder: Path, path: Path) -> bool:

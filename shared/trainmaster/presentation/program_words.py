@@ -11,7 +11,9 @@ from trainmaster.core.rules.remedies import FOLDER_MODULE
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, PACKED_FROM
 
 CHARS_MAX: Final = 120
+"""Longest line; a longer one is cut."""
 COMMIT_CHARS: Final = 12
+"""Characters of a commit's id that are shown."""
 
 
 def folder_words(job: Job) -> str:

@@ -17,7 +17,9 @@ import yaml
 from trainmaster.core.decisions import Reason
 
 PAGE: Final = "docs/reasons.md"
+"""The page of the documentation that is made of them."""
 _LINK: Final = re.compile(r"\[([^]]+)\]\((?:\w+/)*([\w-]+)\.md[^)]*\)")
+"""A link of Markdown: its text, and the page without its folder and ending."""
 _TEXT: Final = Path(__file__).with_suffix(".yaml")
 
 
@@ -40,6 +42,7 @@ def reasons_by_topic() -> Mapping[str, Mapping[Reason, ReasonHelp]]:
 
 
 def _reasons(entries: Mapping[str, Any]) -> Mapping[Reason, ReasonHelp]:
+    """Return the reasons of a topic."""
     return {
         Reason(name): ReasonHelp(tuple(entry["rules"]), entry["means"], entry.get("do", ""))
         for name, entry in entries.items()
@@ -47,6 +50,7 @@ def _reasons(entries: Mapping[str, Any]) -> Mapping[Reason, ReasonHelp]:
 
 
 def help_on(reason: Reason) -> ReasonHelp:
+    """Return what a reason means. Each has an entry."""
     return next(reasons[reason] for reasons in reasons_by_topic().values() if reason in reasons)
 
 

@@ -15,6 +15,7 @@ class RuntimeRow:
     version: str
     """Value of `runtimeVersion`."""
     python: str
+    """Python of its VMs."""
     frameworks: tuple[str, ...]
     """Requirements that only this runtime has."""
     on_gpus: tuple[str, ...]
@@ -56,6 +57,7 @@ def past_rows() -> tuple[tuple[str, str, str], ...]:
 
 
 def _row(version: str, runtime: Runtime) -> RuntimeRow:
+    """Return the row of a runtime."""
     on_gpus = tuple(package for package in runtime.gpu_packages if package not in runtime.packages)
     return RuntimeRow(
         version=version,

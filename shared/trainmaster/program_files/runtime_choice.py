@@ -11,6 +11,7 @@ from trainmaster.program_files.findings import ProgramFiles
 from trainmaster.program_files.source_files import Import, Sources
 
 PYTORCH: Final = "pytorch-2.13"
+"""Runtime of programs of PyTorch."""
 _RUNTIMES: Final = {
     PYTORCH: (
         "torch",
@@ -30,6 +31,7 @@ If a program imports modules of several, the first version in this order is chos
 runtime of JAX: its packages are installed on the smallest one.
 """
 _TENSORFLOW: Final = ("tensorflow", "keras", "tf_keras")
+"""Modules of the default runtime."""
 _PYTHON: Final = "3.12"
 """With which files are parsed as long as no runtime is chosen."""
 

@@ -47,6 +47,9 @@ class OptunaSuggester:
     """See `trainmaster.ports.Suggester`."""
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
+        """Return the values of the next trial: one per parameter, in the order of
+        `tuning.parameters`.
+        """
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
             return _first_untried(tuning, tried, 0)
@@ -59,6 +62,9 @@ class OptunaSuggester:
         return _first_untried(tuning, tried, _seed_number(seed))
 
     def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
+        """Return the running trials to stop by the rule `tuning.stopping`: their numbers, each with
+        the values that were compared, in words. Empty without such a rule.
+        """
         return find_unpromising(tuning)
 
 

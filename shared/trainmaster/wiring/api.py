@@ -1,4 +1,8 @@
-"""The service behind the function `api`, with Google's IAM behind a cache."""
+"""The service behind the function `api`, with Google's IAM behind a cache.
+
+`functions/api` calls `service` for each request; the parts that are cached live as long as the
+process.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,10 @@ from trainmaster.wiring.intake_deps import intake_deps
 
 @cache
 def access() -> Access:
+    """Return what callers may do, by Google's IAM; answers are used again for a short time.
+
+    Endpoints: those of the settings; empty: Google's own.
+    """
     values = settings()
     project_access = ProjectAccess(
         values.project,

@@ -1,5 +1,9 @@
 """Authentication of senders, with Google's keys for identity tokens and the installation's service
 account.
+
+The functions that receive messages of agents (`vm_ready`, `replica_exit`, `maintenance`) call
+`auth_deps`: a message is accepted if its identity token shows that it comes from the VM of the
+replica.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from trainmaster.wiring import core_services
 
 @cache
 def tokens() -> Tokens:
+    """Return what checks identity tokens, with the keys at the address that the settings name."""
     return IdentityTokens(settings().identity_keys)
 
 

@@ -117,6 +117,8 @@ def _price_list() -> PriceList | Unknown:
 def denied_by_credentials() -> Denied:
     """Return what the credentials of the process do not permit, with the permissions that they
     lack.
+
+    An action writes the state, publishes a message, or both.
     """
     project = settings().project
     state = missing_state_permissions(project)
@@ -127,6 +129,7 @@ def denied_by_credentials() -> Denied:
         Action.SUBMIT: on_submit,
         Action.LABELS: state,
         Action.DELETE: state,
+        Action.RELEASE: state + on_provision,
     }
     return {
         action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names

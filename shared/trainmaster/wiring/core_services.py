@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 @cache
 def store() -> Store:
+    """Return the stored state, in the project's Firestore database."""
     return FirestoreStore(clients.firestore_client(settings().project))
 
 
 @cache
 def bus() -> Bus:
+    """Return where events and requests are published: the topics of the project."""
     return PubsubBus(clients.publisher(), settings().project)
 
 
@@ -49,6 +51,7 @@ def notifications() -> Bus | None:
 
 @cache
 def job_log() -> JobLog:
+    """Return the log in which the platform writes lines about a job."""
     values = settings()
     return CloudJobLog(values.project, values.logging_endpoint)
 

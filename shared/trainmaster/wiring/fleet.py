@@ -25,7 +25,9 @@ from trainmaster.wiring.metrics import metric_reader
 
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 THREADS: Final = 24
+"""Calls of Google's APIs at the same time, at most."""
 METRICS_OFF: Final = "off"
+"""Value of the setting `metrics` of an installation that reads and writes no metrics."""
 
 
 def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:

@@ -34,9 +34,12 @@ from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
 
 MODULE: Final = "trainmaster_folder"
+"""The Python module that the wheel contains, which starts the command."""
 MIB: Final = 1 << 20
 BYTES_MAX: Final = 100 * MIB
-"""Every VM downloads and installs all of it. Data belongs in Cloud Storage."""
+"""Largest folder that is packed: every VM downloads and installs all of it. Data belongs in Cloud
+Storage.
+"""
 IGNORE_FILE: Final = ".trainmasterignore"
 """File in the folder with a pattern per line of what is not packed."""
 IGNORED: Final = (
@@ -49,9 +52,13 @@ IGNORED: Final = (
     "*.egg-info",
     ".ipynb_checkpoints",
 )
+"""Patterns of what is never packed: history, environments, caches and build products."""
 _REQUIREMENT: Final = re.compile(
     r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII
 )
+"""A line of requirements.txt that is a package: its name, extras in brackets, then a version or an
+address. A line that ends with an option (`--…`), or goes on in the next one, is no match.
+"""
 
 _LOCAL_PATH: Final = re.compile(
     r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))"

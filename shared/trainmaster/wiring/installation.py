@@ -26,6 +26,7 @@ VARIABLES: Final = {
 """Name of a value in the file → its environment variable."""
 PROJECT, BUCKET, REGION, API, INSTALLATION = VARIABLES.values()
 WORKER_SERVICE_ACCOUNT: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
+"""Environment variable with the service account of the VMs."""
 
 
 def worker_account_of(project: str, name: str | None = None) -> str:

@@ -1,4 +1,8 @@
-"""The adapters of the functions that accept jobs: they also look up what a job names."""
+"""The adapters of the functions that accept jobs: they also look up what a job names.
+
+The functions `submit`, `upload` and `api` call `intake_deps` for each job file that they receive.
+What only a part of the job files needs is imported at its first use.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from trainmaster.wiring import core_services
 
 
 def intake_deps() -> CreationDeps:
+    """Return the ports and settings that the acceptance of a job uses."""
     return replace(
         core_services.creation_deps(), objects=_objects, resources=resources, prices=_prices
     )
@@ -27,6 +32,7 @@ def _objects() -> Objects:
 
 
 def _prices() -> PriceList | Unknown:
+    """Return the price list, or why there is none: the estimate of a job's cost."""
     from trainmaster.wiring.price_list import price_list
 
     return price_list()

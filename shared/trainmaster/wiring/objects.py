@@ -11,4 +11,7 @@ from trainmaster.gcp.storage_objects import StorageObjects
 
 @cache
 def objects(deadline_s: float = CALL_S) -> StorageObjects:
+    """Return the objects of Cloud Storage, by URI. `deadline_s`: longest time of a call, in
+    seconds, with its retries.
+    """
     return StorageObjects(clients.storage_client(), deadline_s)

@@ -15,8 +15,12 @@ from trainmaster.wiring.objects import objects
 
 @cache
 def checkpoint_times() -> CheckpointTimes:
+    """Return when jobs wrote checkpoints, as the objects in their directories show."""
     return CheckpointTimes(lambda: objects(OPTIONAL_READ_S))
 
 
 def price_catalogue(api_key: str = "") -> PriceCatalogue:
+    """Return the list prices of Google Cloud. `api_key`: used in place of the credentials; empty:
+    none.
+    """
     return PriceCatalogue(settings().project, settings().billing_endpoint, api_key)

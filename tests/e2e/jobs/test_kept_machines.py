@@ -14,7 +14,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.heavy(
         fact="a kept machine shows nothing of the last job to the next one",
-        quick="`unit/agent/setup/test_previous_tenure.py`, `unit/flows/test_kept_machines.py`",
+        quick=(
+            "`unit/agent/setup/test_previous_tenure.py`, `unit/flows/test_kept_machines_races.py`"
+        ),
     ),
 ]
 

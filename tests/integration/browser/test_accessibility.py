@@ -21,6 +21,7 @@ from tests.support.console_browser import (
     tuning_world,
 )
 from tests.support.console_site import Site
+from tests.support.kept_jobs import run_job, succeed
 from tests.support.world import World
 from trainmaster.ports.metrics import Metric
 
@@ -107,3 +108,15 @@ def test_page_of_a_read_only_console_and_a_form_with_problems_have_no_barriers(
         page.get_by_role("button", name="Submit the job").click()
         page.locator("#problems").wait_for()
         assert barriers(page, "light") == []
+
+
+@pytest.mark.parametrize("path", ["/installation", "/jobs/digits_1/release"])
+def test_kept_machines_have_no_barriers(browser: Browser, path: str) -> None:
+    world = World()
+    run_job(world)
+    succeed(world)
+    with opened(browser, world) as (page, _):
+        page.goto(path)
+        assert page.get_by_text("n1-standard-4").count() >= 1
+        assert barriers(page, "light") == []
+        assert barriers(page, "dark", COLOURS) == []

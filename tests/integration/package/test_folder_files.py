@@ -119,6 +119,16 @@ def test_secret_stays_unless_the_ignore_file_asks_for_it(folder: Path, name: str
     assert packed(folder)[name] == b"SECRET"
 
 
+def test_secrets_that_the_ignore_file_asks_for_are_named(folder: Path) -> None:
+    """The ignore file may have come with a repository of strangers."""
+    _write(folder / ".env", "SECRET")
+    _write(folder / "key.json", "SECRET")
+    (folder / IGNORE_FILE).write_text("!*\nnone\n")
+    assert list_folder_files(folder).describe() == (
+        "4 files, 0.0 KiB, with .env, key.json, which may contain secrets"
+    )
+
+
 def test_link_to_a_secret_of_the_folder_is_left_out(folder: Path) -> None:
     _write(folder / ".env", "SECRET")
     (folder / "notes.txt").symlink_to(".env")

@@ -1,4 +1,8 @@
-"""Google's discovery documents, which google-api-python-client contains."""
+"""Google's discovery documents, in which it describes its REST APIs.
+
+google-api-python-client contains them. The emulators and the calls of the product are checked with
+them.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +59,13 @@ class Route:
 
 @cache
 def document(api: str, folder: Path = FOLDER) -> Json:
+    """Return the document of an API with its version, such as `compute.v1`."""
     parsed: Json = json.loads((folder / f"{api}.json").read_text(encoding="utf-8"))
     return parsed
 
 
 def methods(node: Json) -> Iterator[Json]:
+    """Yield the methods of a document, or of one of its resources, at every depth."""
     yield from node.get("methods", {}).values()
     for inner in node.get("resources", {}).values():
         yield from methods(inner)
@@ -81,6 +87,7 @@ def _routes(parts: int) -> tuple[Route, ...]:
 
 @cache
 def _all_routes() -> tuple[tuple[int, Route], ...]:
+    """Return all methods, each with the number of parts of its path."""
     found = []
     for api in APIS:
         base = document(api).get("servicePath", "")

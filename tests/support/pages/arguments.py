@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from trainmaster.algorithms.arguments.argument import Argument, Source
@@ -21,48 +22,31 @@ SOURCES: Final = {
 
 def sections() -> str:
     """Return one table for what algorithms share, and one for each algorithm."""
-    keras = [
-        item
-        for item in TABLES["linear_learner"].arguments
-        if item not in TABULAR and item not in TRAINING
-    ]
-    wide = [
-        item
-        for item in TABLES["wide_deep_learner"].arguments
-        if item not in TABULAR and item not in TRAINING
-    ]
-    net = [
-        item for item in TABLES["tab_net"].arguments if item not in TABULAR and item not in TRAINING
-    ]
-    trees = [item for item in TABLES["boosted_trees"].arguments if item not in TABULAR]
-    apart = [
-        item
-        for item in TABLES["xgboost_dist"].arguments
-        if item not in TABLES["boosted_trees"].arguments
-    ]
+    of_keras = (*TABULAR, *TRAINING)
+    of_trees = TABLES["boosted_trees"].arguments
     parts = (
         ("All but `xgboost_dist`, which has the paths only", list(TABULAR)),
-        ("`boosted_trees`, `xgboost_dist`", trees),
-        ("Only `xgboost_dist`", apart),
+        ("`boosted_trees`, `xgboost_dist`", _others("boosted_trees", TABULAR)),
+        ("Only `xgboost_dist`", _others("xgboost_dist", of_trees)),
         ("`linear_learner`, `wide_deep_learner`, `tab_net`", list(TRAINING)),
-        ("`linear_learner`", keras),
-        ("`wide_deep_learner`", wide),
-        ("`tab_net`", net),
+        ("`linear_learner`", _others("linear_learner", of_keras)),
+        ("`wide_deep_learner`", _others("wide_deep_learner", of_keras)),
+        ("`tab_net`", _others("tab_net", of_keras)),
     )
-    return (
-        "".join(
-            f"\n### {title}\n{HEAD}{''.join(map(_row, arguments))}" for title, arguments in parts
-        )
-        + "\n"
-    )
+    tables = [f"\n### {title}\n{HEAD}{''.join(map(_row, arguments))}" for title, arguments in parts]
+    return "".join(tables) + "\n"
+
+
+def _others(algorithm: str, shared: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments of the algorithm that another table does not show already."""
+    return [item for item in TABLES[algorithm].arguments if item not in shared]
 
 
 def _row(argument: Argument) -> str:
-    values = (
-        ", ".join(f"`{choice}`" for choice in argument.choices)
-        if argument.choices
-        else argument.allowed
-    )
+    values = argument.allowed
+    if argument.choices:
+        values = ", ".join(f"`{choice}`" for choice in argument.choices)
+    # Without a default, its source says nothing; nor does it if the argument has no effect.
     is_bare = argument.default is None or argument.ignored
     if argument.is_required:
         default = "required"
@@ -77,6 +61,7 @@ def _row(argument: Argument) -> str:
 
 
 def _text(argument: Argument) -> str:
+    """Return the default as a user would write it."""
     value = argument.default
     if isinstance(value, bool):
         return str(value).lower()

@@ -10,9 +10,11 @@ import hcl2
 from tests.infra.iam_table import INFRA
 
 FILES: Final = ("variables.tf", "console.tf", "worker_access.tf")
+"""The files of infra/ that declare variables, in the order of the table."""
 
 
 def table() -> str:
+    """Return the table in Markdown: name, default and description of each variable."""
     rows = "".join(
         f"| `{name}` | {_default(fields)} | {_text(fields['description'])} |\n"
         for file in FILES
@@ -22,6 +24,7 @@ def table() -> str:
 
 
 def _variables(file: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the variables of a file: name and fields."""
     with (INFRA / file).open(encoding="utf-8") as stream:
         document: dict[str, Any] = hcl2.load(stream)
     return [
@@ -42,5 +45,6 @@ def _default(fields: dict[str, Any]) -> str:
 
 
 def _text(description: str) -> str:
+    """Return the description as the text of a cell."""
     text = description.strip('"').replace('\\"', '"')
     return text.replace("|", "\\|")

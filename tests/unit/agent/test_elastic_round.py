@@ -1,4 +1,8 @@
-"""What programs see of a round that goes without members: everything is numbered without gaps."""
+"""What programs see of a round that goes without members: everything is numbered without gaps.
+
+An elastic job trains on with fewer members when it gets no VMs for the others. All members of a
+round start together; a *rank* is the number of a member of the whole job, from 0.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,9 @@ WORKERS = (TaskGroup(TaskType.WORKER, 4, "n1-standard-4"),)
 
 def environments(plan: Any, without: tuple[int, ...]) -> list[dict[str, str]]:
     """Return the variables of the members that take part, in the order of the whole job."""
-    job, found, rank = a_job(plan=plan), [], 0
+    job = a_job(plan=plan)
+    found = []
+    rank = 0
     for group in plan.groups:
         config = VmConfig.parse(metadata_of(job, group.task_type)["trainmaster-vm-config"])
         for name in config.vm_names:

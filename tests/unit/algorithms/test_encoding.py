@@ -19,6 +19,7 @@ from trainmaster.algorithms.tabular.instance_generator import encode_row
 from trainmaster.algorithms.tabular.metadata import ColumnType, Metadata
 
 LIMITS = CategoryLimits(vocabulary_max=3, buckets=4)
+"""Columns with more than three categories are hashed."""
 TABLE = pd.DataFrame(
     {
         0: ["a", "b"] * 6,
@@ -31,6 +32,9 @@ TABLE = pd.DataFrame(
     },
     dtype=str,
 )
+"""Columns: the target, numbers, texts, few whole numbers, many texts, a row identifier and a
+constant.
+"""
 METADATA = analyse(TABLE, LIMITS, is_classification=True)
 STORED = json.loads(METADATA.to_json())
 

@@ -10,6 +10,8 @@ from trainmaster_local.cli.run_example import FaultPlan
 
 
 class Faults:
+    """Notes the faults: their kind, the index of the worker, and the notice in seconds."""
+
     def __init__(self) -> None:
         self.injected: list[tuple[str, str, float | None]] = []
 

@@ -1,4 +1,8 @@
-"""What changed between two releases of Google's documents."""
+"""What changed between two releases of the documents in which Google describes its REST APIs.
+
+The documents are recorded: the emulators are checked with them. `make lock` records new ones, and
+prints what changed of the methods that Trainmaster uses (`USED`).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ def test_vanished_parameter_and_new_enum_value_are_named_and_the_rest_is_not(
 
 
 def test_make_lock_compares_the_documents() -> None:
-    target = (
-        (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlock:")[2].partition("\n\n")[0]
-    )
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    _, _, from_target = makefile.partition("\nlock:")
+    target, _, _ = from_target.partition("\n\n")
     assert "tests.support.conformance.changes" in target

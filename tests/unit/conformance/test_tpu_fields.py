@@ -1,4 +1,8 @@
-"""The emulator of Cloud TPU has the fields of each version of the API, and no others."""
+"""The emulator of Cloud TPU has the fields of each version of the API, and no others.
+
+The documented fields are those of Google's discovery documents. A mask is a tree of the emulator's
+fields, one for each version.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,14 @@ OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
 
 
 def fields_of(mask: Mask, at: str = "") -> Iterator[str]:
+    """Yield the paths of the mask's fields, such as `node.labels`. `at`: what they begin with."""
     for name, nested in mask.items():
         yield f"{at}{name}"
         yield from fields_of(nested, f"{at}{name}.")
 
 
 def documented(schemas: Json, name: str, at: str = "") -> Iterator[str]:
+    """Yield the paths of the documented fields of a message."""
     for field, schema in schemas[name]["properties"].items():
         yield f"{at}{field}"
         reference = (schema.get("items") or schema).get("$ref")

@@ -18,12 +18,14 @@ PAGES = ("/jobs", "/jobs/failing_1")
 
 
 def site_of(failures: int, workers: int = 0) -> Site:
+    """Return the console of a job whose chief has failed so often in a row."""
     site = Site(failing_world(START, failures, workers=workers))
     site.open()
     return site
 
 
 def words(page: str) -> str:
+    """Return what a reader sees of a page, as one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 

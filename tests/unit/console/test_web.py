@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.console_site import ORIGIN, Site
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
+from tests.support.kept_jobs import a_keeping_job
 from tests.support.study import Study
 from tests.support.world import World
-from tests.unit.flows.test_kept_machines import a_keeping_job
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.transitions.change import Effect

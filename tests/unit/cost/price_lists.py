@@ -1,4 +1,7 @@
-"""The price list that the emulated catalogue gives."""
+"""The price list that the emulated catalogue gives, for tests of costs and of pages with prices.
+
+A SKU is an item of Google's price catalogue. The emulator has some of each service that jobs use.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ FETCHED_AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 @cache
 def emulated_skus() -> tuple[Sku, ...]:
+    """Return all items of the emulated catalogue."""
     return tuple(
         _sku(raw)
         for service in (catalogue.COMPUTE, catalogue.TPU, catalogue.STORAGE)
@@ -40,20 +44,18 @@ def price_list() -> PriceList:
 
 def _sku(raw: dict[str, Any]) -> Sku:
     expression = raw["pricingInfo"][0]["pricingExpression"]
+    tiers = []
+    for rate in expression["tieredRates"]:
+        price = amount(int(rate["unitPrice"]["units"]), rate["unitPrice"]["nanos"])
+        tiers.append(Tier(Decimal(str(rate["startUsageAmount"])), price))
     return Sku(
-        raw["skuId"],
-        raw["description"],
-        raw["category"]["resourceFamily"],
-        raw["category"]["resourceGroup"],
-        raw["category"]["usageType"],
-        tuple(raw["serviceRegions"]),
-        expression["usageUnit"],
-        "USD",
-        tuple(
-            Tier(
-                Decimal(str(rate["startUsageAmount"])),
-                amount(int(rate["unitPrice"]["units"]), rate["unitPrice"]["nanos"]),
-            )
-            for rate in expression["tieredRates"]
-        ),
+        sku_id=raw["skuId"],
+        description=raw["description"],
+        family=raw["category"]["resourceFamily"],
+        group=raw["category"]["resourceGroup"],
+        usage_type=raw["category"]["usageType"],
+        regions=tuple(raw["serviceRegions"]),
+        unit=expression["usageUnit"],
+        currency="USD",
+        tiers=tuple(tiers),
     )

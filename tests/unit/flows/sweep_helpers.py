@@ -22,7 +22,9 @@ from trainmaster.messaging import google_events
 from trainmaster_local.memory.fleet import MemoryFleet
 
 SWEEP_S = 60
+"""Interval of the sweep, the scheduled pass for what no event reported."""
 FORGOTTEN = "forgotten_1"
+"""Id of a job that is not stored. VMs with its label are orphans."""
 
 
 def sweep(world: World, times: int = 1) -> None:
@@ -55,10 +57,12 @@ def make_orphans(world: World) -> tuple[Vm, ...]:
 
 
 def orphan_vms(world: World) -> tuple[Vm, ...]:
+    """Return the orphans that exist."""
     return world.fleet.list_vms(FORGOTTEN)
 
 
 def search_orphans(world: World, fleet: MemoryFleet | None = None) -> None:
+    """Search for VMs without a job once, as the sweep requests it."""
     vm_check.handle(replace(world.fleet_deps, fleet=fleet or world.fleet), world.deps)
 
 
@@ -68,6 +72,9 @@ def forget_inserts(world: World) -> None:
 
 
 def audit_log_entry(vm: Vm, method: str, **changes: object) -> bytes:
+    """Return an entry of Compute Engine's audit log about this VM. `method`: such as
+    `preempted`.
+    """
     return json.dumps(
         {
             "protoPayload": {
@@ -88,4 +95,5 @@ def audit_log_entry(vm: Vm, method: str, **changes: object) -> bytes:
 
 
 def deliver_entry(world: World, data: bytes) -> None:
+    """Deliver an entry of the audit log to the function `maintenance`."""
     maintenance.handle(google_events.decode_maintenance(data), world.deps)

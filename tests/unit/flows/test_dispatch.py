@@ -15,7 +15,9 @@ from trainmaster_local.memory.objects import MemoryObjects
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 TOPICS = {value for name, value in vars(topics).items() if name.isupper()}
+"""All topics."""
 WITHOUT_FUNCTION = {topics.JOB_STATE, topics.DEAD_LETTER}
+"""Topics whose subscribers are users and operators."""
 
 
 def test_every_topic_of_a_function_has_a_handler(world: World) -> None:

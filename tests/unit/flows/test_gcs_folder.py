@@ -1,5 +1,9 @@
 """Which jobs find the buckets below /gcs, and what an installation answers that cannot give it to
 them.
+
+In that folder, programs read and write objects of Cloud Storage as files. The program gcsfuse makes
+it, whose address is a setting of the installation. Custom jobs of Vertex AI expect the folder;
+training jobs of AI Platform never had it.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ TRAINER = {"imageUri": "gcr.io/p/trainer:1"}
 
 
 def custom_job(**changes: Any) -> dict[str, Any]:
+    """Return a custom job of Vertex AI. `changes`: fields of its container, or `gcs` and `env`."""
     extension: dict[str, Any] = {
         "region": "us-central1",
         **{key: changes.pop(key) for key in ("gcs", "env") if key in changes},
@@ -39,6 +44,7 @@ def custom_job(**changes: Any) -> dict[str, Any]:
 
 
 def training_input(**changes: Any) -> dict[str, Any]:
+    """Return a job in AI Platform's format. `changes`: fields of its input, or `gcs` and `env`."""
     extension = {key: changes.pop(key) for key in ("gcs", "env") if key in changes}
     body = {"region": "us-central1", "masterConfig": TRAINER, **changes}
     return {"jobId": "job_1", "trainingInput": body, "trainmaster": extension}

@@ -1,4 +1,9 @@
-"""A VM hangs while another VM of the same job is missing for hours, for lack of capacity."""
+"""A VM hangs while another VM of the same job is missing for hours, for lack of capacity.
+
+A job without capacity for one VM (a stockout) requests it again with growing pauses. A hang is
+found because the VM's agent writes no more points to Cloud Monitoring; the sweep, a scheduled pass
+over all jobs, looks for that.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,11 @@ from trainmaster.core.model.vm import LossCause
 
 A = "us-central1-a"
 STOCKOUT_MIN = 5 * 60
+"""Minutes after which a test gives up."""
 
 
 def is_found(world: World, replica_id: ReplicaId) -> bool:
+    """Return whether the replica's VM was judged lost because its agent is silent."""
     losses = [entry.event for entry in world.ledger if isinstance(entry.event, VmLost)]
     return any(
         loss.subject.replica_id == replica_id and loss.cause is LossCause.AGENT_SILENT
@@ -27,6 +34,7 @@ def is_found(world: World, replica_id: ReplicaId) -> bool:
 
 
 def pass_minute(world: World, series: AliveSeries, *writing: ReplicaId) -> None:
+    """Let a minute pass in which the agents of these replicas write points, and sweep."""
     live(world, series, MINUTE_S, *writing)
     world.sweep()
     world.deliver()

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import World
-from tests.unit.flows.test_kept_defences import find_no_holder
-from tests.unit.flows.test_kept_machines import (
+from tests.support.kept_jobs import (
     OWNER,
     a_keeping_job,
     a_keeping_spec,
@@ -22,6 +20,8 @@ from tests.unit.flows.test_kept_machines import (
     run_job,
     succeed,
 )
+from tests.support.world import World
+from tests.unit.flows.test_kept_defences import find_no_holder
 from trainmaster.core.model.machine_set import SetState
 from trainmaster.flows.user_requests import release_machines
 

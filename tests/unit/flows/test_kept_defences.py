@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.kept_jobs import a_keeping_job
 from tests.support.world import World
-from tests.unit.flows import test_kept_machines as scenarios
-from tests.unit.flows.test_kept_machines import a_keeping_job
+from tests.unit.flows import test_kept_machines as story
+from tests.unit.flows import test_kept_machines_fit as fit_tests
+from tests.unit.flows import test_kept_machines_races as races
 from trainmaster.core import evolve
 from trainmaster.core.actions import ReleaseMachines
 from trainmaster.core.decisions import Decision, Reason, Rule
@@ -251,82 +253,82 @@ def items(scenario: Callable[..., object], *names: str) -> list[tuple[Any, ...]]
 
 
 def machines(defence: RemoveDefence, *cases: str) -> list[tuple[Any, ...]]:
-    scenario = scenarios.test_machines_that_differ_do_not_fit
+    scenario = fit_tests.test_machines_that_differ_do_not_fit
     return [(defence, scenario, row) for row in rows_of(scenario, *cases)]
 
 
 BROKEN: Final[list[tuple[Any, ...]]] = [
     (
         commit_whatever_the_set_is,
-        scenarios.test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold,
+        races.test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold,
     ),
-    (commit_whatever_the_set_is, scenarios.test_take_and_deadline_at_once_one_wins),
-    (let_earlier_holders_act, scenarios.test_late_delivery_of_the_old_holder_changes_nothing),
+    (commit_whatever_the_set_is, races.test_take_and_deadline_at_once_one_wins),
+    (let_earlier_holders_act, races.test_late_delivery_of_the_old_holder_changes_nothing),
     (
         let_earlier_holders_act,
-        scenarios.test_delivery_that_read_the_old_holder_running_leaves_the_next_holder_alone,
+        races.test_delivery_that_read_the_old_holder_running_leaves_the_next_holder_alone,
     ),
     (
         find_no_holder,
-        scenarios.test_function_dies_after_the_end_the_sweep_finds_the_holder,
+        races.test_function_dies_after_the_end_the_sweep_finds_the_holder,
     ),
     (
         find_no_holder,
-        scenarios.test_function_dies_after_the_take_the_sweep_hands_the_vms_over,
+        races.test_function_dies_after_the_take_the_sweep_hands_the_vms_over,
     ),
     (
         hand_over_to_the_ended,
-        scenarios.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms,
+        races.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms,
     ),
-    (take_unlisted, scenarios.test_vm_lost_while_kept_is_created_by_the_next_job),
-    (take_unlisted, scenarios.test_all_vms_lost_while_kept_the_next_job_starts_cold),
+    (take_unlisted, story.test_vm_lost_while_kept_is_created_by_the_next_job),
+    (take_unlisted, story.test_all_vms_lost_while_kept_the_next_job_starts_cold),
     (
         forget_what_is_pending,
-        scenarios.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
+        story.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
     ),
-    (store_no_instance_id, scenarios.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
+    (store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
     (
         keep_vms_of_changed_replicas,
-        scenarios.test_end_beside_a_loss_does_not_keep_the_lost_vm,
-        {"fields": scenarios.SERVERS},
+        races.test_end_beside_a_loss_does_not_keep_the_lost_vm,
+        {"fields": races.SERVERS},
     ),
-    (trust_old_heartbeats, scenarios.test_silent_agents_are_not_taken),
+    (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
     (
         wait_as_for_new_vms,
-        scenarios.test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes,
+        story.test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes,
     ),
-    (accept_any_audience, scenarios.test_token_from_before_the_take_is_refused),
+    (accept_any_audience, races.test_token_from_before_the_take_is_refused),
     *items(
-        scenarios.test_machines_with_other_access_do_not_fit,
+        fit_tests.test_machines_with_other_access_do_not_fit,
         "the service account",
         "the network",
         "the encryption key",
     ),
-    (without_item("the submitter"), scenarios.test_verified_and_unverified_owners_share_nothing),
-    (without_item("the boot image"), scenarios.test_machines_with_another_boot_image_do_not_fit),
+    (without_item("the submitter"), fit_tests.test_verified_and_unverified_owners_share_nothing),
+    (without_item("the boot image"), fit_tests.test_machines_with_another_boot_image_do_not_fit),
     *machines(without_machine_words("machine type", _words_without_type), "machine"),
     *machines(without_machine_words("GPUs", _words_without_gpus), "GPU"),
     *machines(without_machine_words("disk", _words_without_disk), "disk size", "disk type"),
     *machines(without_machine_words("price", _words_without_price), "Spot", "reservation"),
-    (release_never, scenarios.test_idle_machines_make_room_for_a_job_that_cannot_use_them),
-    (release_never, scenarios.test_stockout_of_another_job_releases_machines_of_the_same_kind),
+    (release_never, story.test_idle_machines_make_room_for_a_job_that_cannot_use_them),
+    (release_never, story.test_stockout_of_another_job_releases_machines_of_the_same_kind),
     (
         release_before_the_admission,
-        scenarios.test_limit_equal_to_the_set_admits_the_next_job_into_its_room,
+        story.test_limit_equal_to_the_set_admits_the_next_job_into_its_room,
     ),
-    (order_directives_without_tenure, scenarios.test_restored_database_deletes_the_later_vms),
-    (see_no_later_holder, scenarios.test_restored_database_deletes_the_later_vms),
-    (see_no_later_holder, scenarios.test_vm_of_a_later_holder_is_not_taken),
+    (order_directives_without_tenure, races.test_restored_database_deletes_the_later_vms),
+    (see_no_later_holder, races.test_restored_database_deletes_the_later_vms),
+    (see_no_later_holder, races.test_vm_of_a_later_holder_is_not_taken),
     (
         own_vms_of_other_sets,
-        scenarios.test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since,
+        races.test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since,
     ),
-    (add_no_day, scenarios.test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none),
-    (ignore_the_fuse, scenarios.test_chain_ends_after_a_day),
-    (release_early, scenarios.test_release_that_comes_early_is_not_recorded),
+    (add_no_day, fit_tests.test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none),
+    (ignore_the_fuse, fit_tests.test_chain_ends_after_a_day),
+    (release_early, races.test_release_that_comes_early_is_not_recorded),
     (
         read_the_clock_first,
-        scenarios.test_function_that_is_suspended_before_it_reads_decides_later,
+        races.test_function_that_is_suspended_before_it_reads_decides_later,
     ),
 ]
 """Defence, the test that needs it, and the row of a parametrized test."""

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from tests.support.jobs import a_tuning_spec
+from tests.support.kept_jobs import a_keeping_job, beat_all
 from tests.support.study import Study
-from tests.unit.flows.test_kept_machines import a_keeping_job, beat_all
 from trainmaster.core.events import TrialUnpromising
 from trainmaster.core.model.machine_set import MachineSet, SetState
 from trainmaster.flows.commit.record import record

@@ -1,4 +1,10 @@
-"""A verdict on a gang of which it does not read all ends."""
+"""A verdict on a gang of which it does not read all ends.
+
+The members of a gang run in rounds: all start together, and when one ends, all end. The verdict
+about a round says which member's failure it was, and charges a restart to it. It reads at most
+`ENDS_READ` of the ends that the members have reported. Here one member hangs and all others abort
+(signal 6), because they hear nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ def counted() -> CountedWorld:
     for replica_id in GANG:
         counted.send("vm-ready", replica_id)
     counted.deliver()
-    counted.world.wait(1000)
+    counted.world.wait(1000)  # so that the programs have run for a while
     return counted
 
 
@@ -37,6 +43,7 @@ def test_member_that_did_not_answer_is_the_only_one_charged(
     """The others report it, or all but one only that a connection was closed as the first of them
     ended.
     """
+    # Round 2 follows the first verdict, and round 3 the second one.
     for round_number, hung in ((2, GANG[0]), (3, GANG[40])):
         others = [replica_id for replica_id in GANG if replica_id != hung]
         before = {replica.replica_id: replica.restarts_used for replica in counted.world.replicas}

@@ -1,5 +1,9 @@
 """A delivery that has read a state before another one changed it, and VMs that only a lost state
 can have ordered.
+
+A *directive* in a VM's metadata orders its agent what to run: attempt and incarnation, the
+execution of the program within it. A database that was restored from a backup has a state that is
+older than the directives of its VMs.
 """
 
 from __future__ import annotations
@@ -15,21 +19,23 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 
 
 def ids(world: World) -> dict[str, str]:
+    """Return name and instance id of each VM; a VM that is created again has another id."""
     return {vm.name: vm.instance_id for vm in world.vms}
 
 
 def test_vms_that_are_newer_than_an_outdated_state_are_kept(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, list_vms, calls = ids(running), running.fleet.list_vms, list[str]()
+    before = ids(running)
+    list_vms = running.fleet.list_vms
+    calls: list[str] = []
 
     def change_and_list(*arguments: Any, **options: Any) -> Any:
         calls.append("list")
         if len(calls) == 1:
             running.exit_program(WORKER_0)  # and another delivery directs its VM
-            running.fleet.write_directive(
-                running.vm(WORKER_0), Directive(1, 2, DirectiveAction.RUN)
-            )
+            second = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
+            running.fleet.write_directive(running.vm(WORKER_0), second)
             calls.append("changed")
         return list_vms(*arguments, **options)
 
@@ -44,13 +50,17 @@ def test_vms_that_are_newer_than_an_outdated_state_are_kept(
 
 @pytest.mark.parametrize(
     "order",
-    [Directive(1, 4, DirectiveAction.RUN), Directive(2, 1, DirectiveAction.HOLD)],
+    [
+        Directive(attempt=1, incarnation=4, action=DirectiveAction.RUN),
+        Directive(attempt=2, incarnation=1, action=DirectiveAction.HOLD),
+    ],
     ids=["incarnation", "attempt"],
 )
 def test_vm_with_an_order_of_a_lost_state_is_replaced_free_of_charge(
     running: World, order: Directive
 ) -> None:
-    before, changed = ids(running), running.vm(WORKER_1).name
+    before = ids(running)
+    changed = running.vm(WORKER_1).name
     running.fleet.write_directive(running.vm(WORKER_1), order)
     sweep(running, 12)
     running.report_all_ready()

@@ -1,5 +1,8 @@
-"""Ledger entries are confirmed while VMs are missing: each delivery reads all pending ones, and
-their number would grow with the length of the stockout.
+"""Ledger entries are confirmed while VMs are missing.
+
+An entry of a job's ledger is pending until what it orders, such as a request for VMs, has happened.
+Each delivery of a message for the job reads all pending ones. If entries stayed pending as long as
+there is no capacity (a stockout), their number would grow with its length.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def test_pending_growth_in_a_search_before_running_is_one_entry_at_most() -> Non
     assert len(world.ledger) > HOURS
 
 
-def test_pending_growth_in_the_queue_of_cloud_tpu_is_one_entry_at_most() -> None:
+def test_pending_growth_in_the_queue_of_cloud_tpu_is_no_entry() -> None:
     world = World()
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     machine = {"machineType": "ct5lp-hightpu-8t"}
@@ -69,7 +72,7 @@ def test_pending_growth_in_the_queue_of_cloud_tpu_is_one_entry_at_most() -> None
         }
     )
     world.deliver()
-    assert set(pass_hours(world)) == {0}
+    assert set(pass_hours(world)) == {0}  # the request is in the queue, and that is all it orders
     world.fleet.admit(vm_name(world.job_id, CHIEF))
     world.report_all_ready()
     world.deliver()

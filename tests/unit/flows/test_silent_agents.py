@@ -1,5 +1,10 @@
 """A running replica whose agent is gone or hangs is found by a reconciliation that the sweep
 requested.
+
+An agent writes a heartbeat each minute. The sweep, a scheduled pass over all jobs, requests that
+their VMs are compared with what they should be. Agents of a VM image without heartbeats are left
+alone. A *hold* orders all members to end their programs, and to report that they are ready; the VMs
+of those that do not answer are replaced, each by one of the next *generation*.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ def reconcile(world: World) -> None:
 
 
 def generations(world: World) -> list[int]:
+    """Return the VM generations of chief, worker 0 and worker 1; 1: the first VM."""
     return [world.replica(replica_id).vm_generation for replica_id in REPLICAS]
 
 

@@ -1,5 +1,9 @@
 """No replica has two VMs that run programs, whatever Google can reach, and however late an insert
-is.
+(a request that creates VMs) is.
+
+A job moves to its second zone if the first one has no capacity. VMs that it left in a zone that
+cannot be reached may still run; they are deleted when the zone is reachable again. A VM is created
+*held*: its agent starts no program before a directive orders it.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ class FrozenFleet(MemoryFleet):
         return self.outcome
 
     def thaw(self) -> None:
+        """Carry out the first insert, which a delivery has sent long ago."""
         super().create(*self.frozen[0])
 
 
@@ -57,6 +62,7 @@ def running(world: World, replica_id: ReplicaId) -> list[str]:
 
 
 def pass_minutes(world: World, minutes: int) -> None:
+    """Let a sweep (the scheduled pass over all jobs) run each minute; at no time two VMs run."""
     for _ in range(minutes):
         world.wait(60)
         world.sweep()
@@ -65,6 +71,8 @@ def pass_minutes(world: World, minutes: int) -> None:
             assert len(running(world, replica.replica_id)) <= 1
 
 
+# Jobs whose chief may run before its workers have VMs: fields of the training input, and those of
+# the extension.
 SPECS = {
     "independentReplicas": ({}, {"independentReplicas": True}),
     "parameter servers": (

@@ -1,4 +1,9 @@
-"""Sweeps while their requests wait for `provision`."""
+"""Sweeps while their requests wait for `provision`.
+
+The sweep runs each minute. It publishes a request to `provision` for each job that needs one, and
+last a *check*: a search for VMs without a job (orphans). Until the check has been delivered, older
+requests wait before it, and the sweep publishes no other.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +29,7 @@ def sweep_later(world: World) -> list[Message]:
 
 
 def is_check(message: Message) -> bool:
+    """Return whether the request is the last one of a sweep, the search for orphans."""
     request = internal_requests.decode_provision(message.data)
     return isinstance(request, internal_requests.OrphanSearch)
 

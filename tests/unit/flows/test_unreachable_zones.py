@@ -23,7 +23,9 @@ from trainmaster.ports import ZonesUnreachableError, reached
 from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B = "us-central1-a", "us-central1-b"
+"""The first two zones of the jobs here."""
 TEN_MINUTES = 10
+"""A sweep, the scheduled pass over all jobs, runs each minute."""
 REFUSAL = (
     "list the TPU nodes: Google refuses the call, which an operator can repair: PERMISSION_DENIED"
 )
@@ -73,7 +75,7 @@ def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """
 
     def list_vms(*_: Any, **__: Any) -> Any:
-        raise ZonesUnreachableError((), (A,), REFUSAL)
+        raise ZonesUnreachableError(listed=(), zones=(A,), refusal=REFUSAL)
 
     monkeypatch.setattr(world.fleet, "list_vms", list_vms)
 

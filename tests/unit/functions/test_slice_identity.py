@@ -1,4 +1,9 @@
-"""Authentication of a TPU slice's events, whose hosts Google names."""
+"""Authentication of a TPU slice's events, whose hosts Google names.
+
+A slice is a TPU machine of one or several hosts. Its hosts are machines in a project of Google's,
+so their tokens do not have the name of a VM that Trainmaster created. The host that reports first
+is *pinned*: later reports for it must come from the same machine.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,15 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.machines.vm_tokens import VmIdentity
 
 OWN = "trainer@my-project.iam.gserviceaccount.com"
+"""A service account of the job's own, in place of the installation's."""
+AUDIENCE = "trainmaster/my-project/slices_1/1/worker/0/1"
+"""What a token is for: project, job, attempt, replica and incarnation."""
 
 
 def with_a_slice(sender: Sender, job_id: str, **more: str) -> Sender:
-    """A job with a VM and a slice of one host."""
+    """Return the sender of the messages of a job with a VM, the master, and a slice of one host,
+    its worker. `more`: fields of its training input.
+    """
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     training = {
         "scaleTier": "CUSTOM",
@@ -48,21 +58,19 @@ def slice_sender(sender: Sender) -> Sender:
 
 def test_slice_of_one_host_is_authenticated_without_its_vm_name(slice_sender: Sender) -> None:
     """A slice of one host sends no host number, so only the stored job shows that it is a slice."""
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    token = slice_sender.token(audience=audience, **HOST)
+    token = slice_sender.token(audience=AUDIENCE, **HOST)
     assert slice_sender.send(token) == 204
     assert (slice_sender.state, slice_sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
 def test_vm_of_another_job_cannot_act_for_a_slice(slice_sender: Sender) -> None:
     """Any program may ask its VM's metadata server for a token with the audience of a slice."""
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
     before = slice_sender.world.ledger
     for name in ("vm_ready", "replica_exit"):
         slice_sender.name = name
         for host in (None, 0):
             token = slice_sender.token(
-                audience=audience, instance_name=vm_name("attacker_1", CHIEF)
+                audience=AUDIENCE, instance_name=vm_name("attacker_1", CHIEF)
             )
             slice_sender.send(token, host=host, cause="process", exit_status=0)
             assert "is not a host of a TPU slice" in slice_sender.reasons()[0]
@@ -71,45 +79,49 @@ def test_vm_of_another_job_cannot_act_for_a_slice(slice_sender: Sender) -> None:
 
 def test_token_that_names_no_machine_cannot_act_for_a_slice(slice_sender: Sender) -> None:
     """A token in the short format proves the service account only, which all jobs share."""
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
-    slice_sender.send(slice_sender.issuer.identity_token(vm, audience, full=False, now=NOW))
+    vm = VmIdentity(
+        ACCOUNT,
+        "my-project",
+        project_number=1,
+        zone="z",
+        instance_id=1,
+        instance_name="n",
+        created_at=NOW,
+    )
+    slice_sender.send(slice_sender.issuer.identity_token(vm, AUDIENCE, full=False, now=NOW))
     assert "must name its machine" in slice_sender.reasons()[0]
     assert slice_sender.state is ReplicaState.WAITING
 
 
 def test_host_of_another_slice_cannot_act_for_a_host_that_reported(slice_sender: Sender) -> None:
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    slice_sender.send(slice_sender.token(audience=audience, **HOST))
+    slice_sender.send(slice_sender.token(audience=AUDIENCE, **HOST))
     (pinned,) = slice_sender.world.replica(WORKER_0).host_vms
     assert pinned == HostVm(0, "of-google-tp/1")
     slice_sender.name = "replica_exit"
     before = slice_sender.world.ledger
-    foreign = slice_sender.token(audience=audience, **{**HOST, "instance_id": 2})
+    foreign = slice_sender.token(audience=AUDIENCE, **{**HOST, "instance_id": 2})
     slice_sender.send(foreign, cause="process", exit_status=1)
     assert "host 0 runs on of-google-tp/1" in slice_sender.reasons()[0]
     assert slice_sender.world.ledger == before
-    slice_sender.send(slice_sender.token(audience=audience, **HOST), cause="process", exit_status=1)
+    slice_sender.send(slice_sender.token(audience=AUDIENCE, **HOST), cause="process", exit_status=1)
     assert (slice_sender.world.job.round.is_held, slice_sender.reasons()) == (True, [])
 
 
 def test_replaced_slice_reports_from_other_machines(slice_sender: Sender) -> None:
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    slice_sender.send(slice_sender.token(audience=audience, **HOST))
+    slice_sender.send(slice_sender.token(audience=AUDIENCE, **HOST))
     slice_sender.name = "maintenance"
     slice_sender.send(
-        slice_sender.token(audience=audience, **HOST), cause=LossCause.PREEMPTION.value
+        slice_sender.token(audience=AUDIENCE, **HOST), cause=LossCause.PREEMPTION.value
     )
     slice_sender.world.deliver()
     slice_sender.name = "vm_ready"
-    slice_sender.send(slice_sender.token(audience=audience, **{**HOST, "instance_id": 2}))
+    slice_sender.send(slice_sender.token(audience=AUDIENCE, **{**HOST, "instance_id": 2}))
     assert (slice_sender.state, slice_sender.reasons()) == (ReplicaState.RUNNING, [])
     assert slice_sender.world.replica(WORKER_0).host_vms == (HostVm(0, "of-google-tp/2"),)
 
 
 def test_event_of_a_host_that_the_slice_does_not_have_is_refused(slice_sender: Sender) -> None:
-    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    slice_sender.send(slice_sender.token(audience=audience, **HOST), host=1)
+    slice_sender.send(slice_sender.token(audience=AUDIENCE, **HOST), host=1)
     assert "the event belongs to host 1, but the slice has 1" in slice_sender.reasons()[0]
 
 

@@ -25,6 +25,7 @@ def test_accepted_job_has_the_requested_boot_disk_type_or_its_machines_default(
     machine: str, requested: str | None, resolved: str
 ) -> None:
     disk = {"diskConfig": {"bootDiskType": requested}} if requested else {}
+    # Some of these machines are sold as Spot VMs only.
     document = {**custom(masterType=machine, masterConfig=disk), "trainmaster": {"spot": "all"}}
     spec = accept(document, default_job_id=None)
     assert spec.plan.groups[0].boot_disk_type == resolved

@@ -19,6 +19,7 @@ POOL = {
 
 
 def a_study(trainmaster: dict[str, Any] | None = None, **study: Any) -> AcceptedSpec:
+    """Return an accepted tuning job in Vertex AI's format. `study`: fields of `studySpec`."""
     parameters = [{"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 3}}]
     document = {
         "displayName": "tuning",
@@ -32,6 +33,7 @@ def a_study(trainmaster: dict[str, Any] | None = None, **study: Any) -> Accepted
 
 
 def substituted(spec: AcceptedSpec) -> list[str]:
+    """Return the fields about stopping (`…topping…`) that have another meaning here."""
     return [
         substitution.field
         for substitution in spec.plan.origin.substitutions

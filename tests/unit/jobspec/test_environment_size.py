@@ -31,6 +31,7 @@ def a_document(job_id: str = "digits_1", workers: int = 0, **changes: object) ->
 
 
 def problem_of(document: dict[str, object]) -> tuple[str, str]:
+    """Return field and text of the only problem for which the job is refused."""
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
     (problem,) = caught.value.problems
@@ -42,6 +43,7 @@ def test_job_of_1000_replicas_with_a_uuid_as_id_is_accepted() -> None:
 
 
 def test_job_whose_addresses_are_too_long_is_refused_with_its_worker_count() -> None:
+    """An address contains the job's id and zone."""
     field, problem = problem_of(a_document("j" * 128, 999, region="northamerica-northeast1"))
     assert field == "trainingInput.workerCount"
     assert problem.startswith("makes TF_CONFIG ")
@@ -57,6 +59,7 @@ def test_description_that_grows_in_json_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["x" * 60_000, '"' * 30_000], ids=["letters", "quotes"])
 def test_large_spec_that_fits_is_accepted(text: str) -> None:
+    """Both take 60 KB in the job file, because a quote is written as two characters."""
     accept(a_document(args=[text]), default_job_id=None)
 
 

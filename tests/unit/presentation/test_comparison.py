@@ -13,6 +13,7 @@ from trainmaster.presentation.comparison import shown_value, spec_differences
 
 
 def differences(*specs: dict[str, object]) -> dict[str, list[str | None]]:
+    """Return field → values, of the fields that differ between jobs with these specs."""
     return spec_differences([replace(a_job(), spec_json=json.dumps(spec)) for spec in specs])
 
 

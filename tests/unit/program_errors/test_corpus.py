@@ -26,15 +26,38 @@ from trainmaster.program_errors.meaning import is_peer_loss, meaning_of
 
 NOW = at(100)
 OWN = "trainer/task.py:41 in main"
+"""Where the job's own code raises each error."""
 HALVES = pytest.mark.parametrize("is_held_out", [False, True], ids=["looked at", "held out"])
 RUNTIMES = (
-    *("torch", "tensorflow", "keras", "jax", "xgboost", "horovod", "lightning", "huggingface"),
-    *("deepspeed", "ray", "gloo", "nccl", "mpi", "grpc", "requests", "urllib3", "aiohttp"),
-    *("google", "gcsfs", "botocore", "wandb", "errno", "gaierror"),
+    "torch",
+    "tensorflow",
+    "keras",
+    "jax",
+    "xgboost",
+    "horovod",
+    "lightning",
+    "huggingface",
+    "deepspeed",
+    "ray",
+    "gloo",
+    "nccl",
+    "mpi",
+    "grpc",
+    "requests",
+    "urllib3",
+    "aiohttp",
+    "google",
+    "gcsfs",
+    "botocore",
+    "wandb",
+    "errno",
+    "gaierror",
 )
+"""Libraries whose errors the corpus must have."""
 
 
 def half(*, is_held_out: bool) -> list[LabelledError]:
+    """Return the errors that the rules were written by, or those that only measure them."""
     return [error for error in read_corpus() if error.is_held_out is is_held_out]
 
 

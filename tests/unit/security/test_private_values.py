@@ -13,6 +13,7 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.problems import InvalidJob
 
 VALUE = 987654321
+"""A number that no problem of a job contains for another reason."""
 SECRET = f"sesame{VALUE}"
 POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
 
@@ -54,6 +55,7 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
+    """Each document has a value of a wrong type, or in a wrong place, so that it is refused."""
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
     problems = [
@@ -65,5 +67,5 @@ def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
         problem.example + problem.field for problem in caught.value.problems
     )
     assert problems
-    assert str(VALUE) not in shown.replace(".", "")
+    assert str(VALUE) not in shown.replace(".", "")  # of VALUE / 10
     assert SECRET not in shown

@@ -1,5 +1,9 @@
 """Weather of capacity is seeded, and like the records that it is made after; the arena's gates
 hold.
+
+Weather is which zone has room for how many machines at what time; a climate says how scarce it is.
+The arena (`bench.arena`) compares ways to search for capacity, its *arms*, in the same weathers.
+The constants of the expected shares are those of `simulator.weather`.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ HOUR_S = 3600.0
 
 
 def availability(climate: Climate, *, spot: bool = True, later_s: float = 0.0) -> float:
+    """Return the share of 200 weathers in which the zone has room at this time."""
     weathers = [Weather(seed, climate) for seed in range(200)]
     return mean(weather.room(ZONE, later_s, spot=spot) > 0 for weather in weathers)
 
@@ -77,6 +82,7 @@ def test_errors_name_zones_of_the_region_and_those_with_room_more_often() -> Non
         mean(n for n, has_room in zip(named, roomy, strict=True) if has_room is room)
         for room in (True, False)
     ]
+    # 60 % of the errors name zones: 80 % of those with room, and 10 % of the others.
     assert shares == pytest.approx([0.6 * 0.8, 0.6 * 0.1], abs=0.06)
 
 
@@ -86,6 +92,7 @@ def test_advice_is_often_right_about_the_room_five_minutes_ago() -> None:
         weather = Weather(seed, Climate.SCARCE)
         said[weather.room(ZONE, 0.0, spot=True) >= 4].append(weather.advice(ZONE, 4, 300.0))
         assert weather.advice(ZONE, 4, 300.0) == weather.advice(ZONE, 4, 599.0)
+    # The advice is 0.9, 0.5 or 0.1; the other factors are how often it has these values.
     assert mean(said[True]) == pytest.approx(0.8 * 0.9 + 0.15 * 0.5 + 0.05 * 0.1, abs=0.05)
     assert mean(said[False]) == pytest.approx(0.1 * 0.9 + 0.15 * 0.5 + 0.75 * 0.1, abs=0.05)
 
@@ -105,6 +112,7 @@ def test_machines_of_a_family_share_what_the_family_lacks() -> None:
 
 
 LIMITS = {Climate.MILD: 1.2, Climate.SCARCE: 1.2, Climate.FAMINE: 1.35}
+"""Climate → the most that a search may take, as a multiple of one that knows the weather."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""What the steps with faults wait for."""
+"""What the steps with faults wait for.
+
+The smoke test kills a program and waits for its restart. The members of a job begin together, in a
+*round*. After a failure the next round is *held* until all of them are ready.
+"""
 
 from __future__ import annotations
 

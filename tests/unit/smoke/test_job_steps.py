@@ -1,4 +1,4 @@
-"""What the step with a second region notes."""
+"""What the smoke test's step with a second region notes: whether the job ran there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """I3: budgets are recounted from the decisions in the ledger, and compared with what the rules have
 stored.
+
+A *budget* is a limit of how often something may be repeated, with what was used of it: restarts of
+one replica's program, and reruns of the whole job, each a new attempt. A rule *charges* the budget
+when it decides a restart or a rerun for which the user's program is responsible; others are free.
 """
 
 from __future__ import annotations
@@ -28,8 +32,11 @@ class BudgetCount:
     _restarts: Counter[str] = field(default_factory=Counter)
     """Charged restarts, by the key of the replica."""
     _replaced: Counter[str] = field(default_factory=Counter)
+    """VMs that were replaced, by the key of the replica."""
     _reruns: int = 0
+    """Charged reruns."""
     _free_reruns: int = 0
+    """Reruns that cost nothing."""
 
     def add(self, action: Action) -> None:
         """Count the charges of one more action."""

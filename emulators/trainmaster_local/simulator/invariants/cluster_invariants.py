@@ -4,6 +4,9 @@ ready     a job is RUNNING soon after its last required replica has become ready
 zones     all running replicas are in one zone, because a member's address contains its zone
 hosts     a slice is ready, or completed, only when each of its hosts has reported it in the same
           incarnation
+
+`JobInvariants` calls `apply` for each decision and `check_time_limits` after each action of the
+simulated world. A *slice* is a replica on a TPU machine of several hosts.
 """
 
 from __future__ import annotations
@@ -83,6 +86,9 @@ class ClusterInvariants:
         return since or self.context.now
 
     def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
+        """Note which host of a slice has reported; raise ViolationError for a decision about the
+        slice that was made before all have.
+        """
         event = entry.event
         decision = entry.decision
         if not isinstance(event, VmReady | ReplicaExited) or event.subject.host is None:
@@ -100,6 +106,9 @@ class ClusterInvariants:
             )
 
     def _track_zones(self, entry: LedgerEntry, state: State) -> None:
+        """Note the zone of a replica that became ready, and since when running replicas are in two
+        zones.
+        """
         if isinstance(entry.event, VmReady) and isinstance(entry.decision.action, MarkReady):
             self._zones[entry.event.subject.replica_id] = entry.event.subject.vm.zone
         running = [
@@ -107,8 +116,6 @@ class ClusterInvariants:
             for replica in state.replicas
             if replica.state is ReplicaState.RUNNING
         ]
-        is_split = (
-            len({self._zones[replica_id] for replica_id in running}) > 1
-            and not state.job.state.is_terminal
-        )
+        zones = {self._zones[replica_id] for replica_id in running}
+        is_split = len(zones) > 1 and not state.job.state.is_terminal
         self._split_since = self._since(self._split_since, condition=is_split)

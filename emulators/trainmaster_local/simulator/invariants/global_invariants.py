@@ -41,6 +41,7 @@ class GlobalInvariants:
     context: Context
     pool: VmPool
     jobs: dict[str, JobInvariants]
+    """The invariants of each job, by its id."""
     limits: Mapping[str, int]
     """Resource → the most that all admitted jobs may need together; empty: no limits."""
     last_commit_s: float = 0.0
@@ -52,6 +53,7 @@ class GlobalInvariants:
 
     @property
     def has_ended(self) -> bool:
+        """Whether all jobs have ended."""
         return all(job.has_ended for job in self.jobs.values())
 
     def check_commit(self, job_id: str, queue_read_at: float | None = None) -> None:
@@ -100,6 +102,7 @@ class GlobalInvariants:
             invariants.check_end()
 
     def _check_admission(self, job: Job, queue_read_at: float | None) -> None:
+        """Check the limits and the queue if this commit has admitted the job."""
         if job.state is JobState.QUEUED:
             self._queued_since.setdefault(job.job_id, self.context.now)
             return
@@ -122,6 +125,10 @@ class GlobalInvariants:
         )
 
     def _check_limits(self, jobs: list[Job], violation: str) -> None:
+        """Raise ViolationError if these jobs together need more than the limits allow.
+
+        Needs are sums of fractions, hence the rounding.
+        """
         total: Counter[str] = Counter()
         for job in jobs:
             total.update(resource_needs(job.plan))

@@ -61,18 +61,24 @@ class JobInvariants:
     store: MemoryStore
     pool: VmPool
     ends: ProgramEnds
+    """Why the job's programs really ended."""
     job_id: str
     state: State | None = None
     """The fold of the ledger so far; None before the job was accepted."""
     ended_s: float | None = None
     """Virtual time of the job's end."""
     _entries_read: int = 0
+    """Entries of the ledger that have been checked."""
     _budgets: BudgetCount = field(default_factory=BudgetCount)
     _rounds: RoundInvariants = field(init=False)
     cluster: ClusterInvariants = field(init=False)
     vms: VmInvariants = field(default_factory=VmInvariants)
     _ended_incarnations: set[tuple[str, int]] = field(default_factory=set)
+    """Key of the replica and number of the incarnation (one execution of its program) that ended,
+    of replicas that are not in a gang.
+    """
     _label_changes: int = 0
+    """Changes of labels in the ledger; each increments the version of the labels."""
 
     def __post_init__(self) -> None:
         self._rounds = RoundInvariants(self.ends)
@@ -80,6 +86,7 @@ class JobInvariants:
 
     @property
     def job(self) -> Job | None:
+        """The job as the ledger leads to it; None before it was accepted."""
         return self.state.job if self.state else None
 
     @property
@@ -137,11 +144,9 @@ class JobInvariants:
                 return f": the loss of {vm} was ignored ({loss.decision.reason})"
         names = {vm.observed.name for vm in self.pool.present.values()}
         for replica in replicas:
-            if (
-                replica.state is not ReplicaState.COMPLETED
-                and self.job
-                and vm_name(self.job.set_id, replica.replica_id) not in names
-            ):
+            if self.job is None or replica.state is ReplicaState.COMPLETED:
+                continue
+            if vm_name(self.job.set_id, replica.replica_id) not in names:
                 return (
                     f": VM generation {replica.vm_generation} of {replica.replica_id} is missing"
                     " and is not created"
@@ -149,6 +154,7 @@ class JobInvariants:
         return ""
 
     def _check_entry(self, entry: LedgerEntry) -> None:
+        """Apply one more decision, and check what it did with each of the invariants."""
         before = self.state
         self.context.log("decided", entry.key, entry.decision.action.kind, entry.decision.reason)
         if before is not None:
@@ -167,11 +173,8 @@ class JobInvariants:
             self.vms.take(entry.event.taken)
         if self.state is None:
             raise ViolationError(f"{entry.key} was decided without a job")
-        if (
-            before is not None
-            and before.job.state.is_terminal
-            and not _is_same_end(before.job, self.state.job)
-        ):
+        had_ended = before is not None and before.job.state.is_terminal
+        if before is not None and had_ended and not _is_same_end(before.job, self.state.job):
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
         self._budgets.add(entry.decision.action)
         self._budgets.check(self.state)
@@ -232,6 +235,9 @@ class JobInvariants:
             self._ended_incarnations.add(incarnation)
 
     def _check_user_action(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
+        """Check that each change of labels has a version of its own, and that only an ended job is
+        deleted, once.
+        """
         self._label_changes += isinstance(entry.decision.action, SetLabels)
         if job.labels_version != 1 + self._label_changes:
             raise ViolationError(

@@ -6,6 +6,10 @@ W    no program of the last job runs when the agent of the next one starts (`VmP
 
 That no VM is left, in particular of a released set, is I6. That only the holder deletes VMs which
 it desires is I5 of the holder.
+
+A *machine set* is the VMs that a job keeps, after its end, for the next job. Its *holder* is the
+job that uses them, or that used them last. The history calls these checks: before each deletion of
+a VM, and after each commit.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ I4    a VM that is called silent has written no sign of life for more than a min
 I5    a VM that the stored state desires is not deleted
 I5    VMs of one generation of a replica are created in one zone only, so no two of them exist at a
       time
+
+A *VM generation* says which VM of a replica it is; it grows each time another one is requested.
+`JobInvariants` calls the checks.
 """
 
 from __future__ import annotations
@@ -129,5 +132,6 @@ class VmInvariants:
 
 
 def _describe(generation: Generation) -> str:
+    """Return the generation in words."""
     replica_id, vm_generation = generation
     return f"VM generation {vm_generation} of {replica_id}"

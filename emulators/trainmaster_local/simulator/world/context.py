@@ -26,9 +26,11 @@ class Context:
     """
     scheduler: Scheduler = field(default_factory=Scheduler)
     trace_lines: list[TraceLine] = field(default_factory=list)
+    """What has happened, in order."""
 
     @property
     def now(self) -> float:
+        """Virtual time in seconds."""
         return self.scheduler.now
 
     def sleep(self, seconds: float) -> None:
@@ -40,6 +42,7 @@ class Context:
         return probability > 0 and self.rng.random() < probability
 
     def between(self, low: float, high: float) -> float:
+        """Return a random number of this range."""
         return low + (high - low) * self.rng.random()
 
     def log(self, kind: str, *details: object) -> None:

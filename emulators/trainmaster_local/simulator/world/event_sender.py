@@ -59,11 +59,14 @@ class EventSender:
     plan_within: PlanWithin
     _events: deque[Event] = field(default_factory=deque)
     _is_sending: bool = False
+    """Whether a call is planned."""
     _failures: int = 0
+    """Failed calls in a row."""
     _latest: Event | None = None
     """The latest accepted event that no directive has answered."""
 
     def put(self, event: Event) -> None:
+        """Append the event, and send it when those before it have been accepted."""
         self._events.append(event)
         self._send_next()
 
@@ -74,11 +77,15 @@ class EventSender:
             self._latest = None
 
     def _send_next(self) -> None:
+        """Plan the call that sends the first event, unless one is planned."""
         if not self._is_sending and self._events:
             self._is_sending = True
             self.plan_within((0.02, 0.2), self._try)
 
     def _try(self) -> None:
+        """Publish the first event. If the call fails, try again later, whether or not it was
+        stored.
+        """
         self._is_sending = False
         if not self._events:
             return
@@ -90,6 +97,7 @@ class EventSender:
         if fails:
             self._failures += 1
             self._is_sending = True
+            # From 1 s on, doubled with each failure; the limit keeps the power small.
             wait_s = min(BACKOFF_MAX_S, 0.5 * 2.0 ** min(self._failures, 10))
             self.plan_within((wait_s * 0.5, wait_s), self._try)
             return
@@ -102,6 +110,10 @@ class EventSender:
         self._send_next()
 
     def _repeat(self, event: Event) -> None:
+        """Publish the event again, unless a later one or a directive came.
+
+        It plans the next time.
+        """
         if self._latest is event:
             self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
             self.plan_within(REPEAT_S, lambda: self._repeat(event))

@@ -39,6 +39,7 @@ DELETE_S: Final = (2.0, 35.0)
 EXPIRY_SLACK_S: Final = 3600.0
 """Time between the limits of a job and the maximum run duration of its VMs."""
 STOPS: Final = (VmStatus.STOPPING, VmStatus.STOPPED)
+"""States of a VM that does not run, and will not again."""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,9 @@ class _Operation:
 
 @dataclass(slots=True)
 class SimFleet:
-    """Implements `trainmaster.ports.Fleet`."""
+    """Adapter of `trainmaster.ports.Fleet`. Calls wait in virtual time, in which other things
+    happen.
+    """
 
     context: Context
     pool: VmPool
@@ -67,21 +70,29 @@ class SimFleet:
     on_delete: Callable[[SimVm], None] = lambda _: None
     """Called before a VM is deleted through this API."""
     _operations: dict[str, _Operation] = field(default_factory=dict)
+    """Key of a request → the insert that it started."""
     _last_instance_id: int = 1000
 
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
+        """Return the VMs with this id in their label. No zone is ever unreachable here."""
         del tpu_zones, zones
         return tuple(vm.observed for vm in self.pool.present.values() if vm.label == job_id)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        """Return all VMs, each with the label that names its job."""
         del zones
         return tuple(
             LabelledVm(vm.observed, job_label(vm.label)) for vm in self.pool.present.values()
         )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs of a request, and return its outcome.
+
+        Pending: VMs of an earlier generation still have the names, or the operation takes longer
+        than the call waits; the caller repeats the request.
+        """
         existing = self._existing(create)
         operation = self._operation_of(create.request_key(job.job_id))
         if operation is None and existing:
@@ -101,6 +112,9 @@ class SimFleet:
         return operation.error or Created()
 
     def delete(self, vm: Vm) -> bool:
+        """Begin to delete the VM, unless it is gone. Return whether it is gone after a
+        short wait.
+        """
         existing = self._find(vm)
         if existing is None:
             return True
@@ -110,6 +124,11 @@ class SimFleet:
         return existing.is_gone
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Replace the directive, the order to the VM's agent, and let the agents read it.
+
+        Return False if the VM is gone, or its metadata was changed since it was listed: each change
+        gives it another fingerprint.
+        """
         existing = self._find(vm)
         if existing is None or existing.observed.fingerprint != vm.fingerprint:
             return False
@@ -123,6 +142,9 @@ class SimFleet:
         return True
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job, with another directive and metadata. Returns as
+        `write_directive`.
+        """
         existing = self._find(hand_over.vm)
         if existing is None or existing.observed.fingerprint != hand_over.vm.fingerprint:
             return False
@@ -171,7 +193,9 @@ class SimFleet:
     def _find(self, vm: Vm) -> SimVm | None:
         """Return the simulated VM; None: it is gone, and a later one may have its name."""
         existing = self.pool.present.get((vm.name, vm.zone))
-        return existing if existing and existing.observed.instance_id == vm.instance_id else None
+        if existing is None or existing.observed.instance_id != vm.instance_id:
+            return None
+        return existing
 
     def _operation_of(self, request_key: str) -> _Operation | None:
         """Return the operation that this request id started earlier, whatever happened to its VMs
@@ -193,9 +217,8 @@ class SimFleet:
         if error is not None:
             self._operations[key] = _Operation(context.now, error, [], is_done=True)
             return self._operations[key]
-        create_s = context.between(
-            *(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S)
-        )
+        is_slow = context.chance(faults.slow_create)
+        create_s = context.between(*(SLOW_CREATE_S if is_slow else CREATE_S))
         error = _stockout(create.zone) if context.chance(faults.stockout_late) else None
         names = create.names
         if create.partial and len(names) > 1 and context.chance(faults.partial):
@@ -207,6 +230,7 @@ class SimFleet:
         return operation
 
     def _draw_immediate_error(self, zone: str) -> NotCreated | None:
+        """Return the error that an insert gets at once; None: it is accepted."""
         context = self.context
         faults = context.faults
         if context.chance(faults.stockout):
@@ -228,6 +252,10 @@ class SimFleet:
         return None
 
     def _add_vm(self, job: Job, create: Create, name: str, metadata: Mapping[str, str]) -> SimVm:
+        """Add a VM that is being created. Compute Engine deletes it at the latest some time after
+        all limits of its job; if the job keeps its machines for others, after those of the whole
+        chain.
+        """
         self._last_instance_id += 1
         document = json.loads(metadata["trainmaster-directive"])
         observed = Vm(
@@ -242,13 +270,10 @@ class SimFleet:
             created_at=self.context.scheduler.clock(),
             is_tpu=create.group.tpu is not None,
         )
-        expires_s = (
-            self.context.now
-            + job.plan.limits.max_running_s
-            + (job.plan.limits.max_wait_s or 0)
-            + EXPIRY_SLACK_S
-            + (0 if job.plan.keep_s is None else CHAIN_S)
-        )
+        limits = job.plan.limits
+        job_max_s = limits.max_running_s + (limits.max_wait_s or 0)
+        chain_s = 0 if job.plan.keep_s is None else CHAIN_S
+        expires_s = self.context.now + job_max_s + EXPIRY_SLACK_S + chain_s
         vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
         vm.set_id = job.set_id
         self.pool.add(vm)

@@ -22,7 +22,8 @@ class InterceptedPort:
     """
 
     def __init__(self, port: object, intercept: Callable[[str, partial[Any]], Any]) -> None:
-        self._port, self._intercept = port, intercept
+        self._port = port
+        self._intercept = intercept
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._port, name)
@@ -30,12 +31,19 @@ class InterceptedPort:
 
 
 class SimAddressBook:
-    """Implements `trainmaster.ports.AddressBook`."""
+    """Adapter of `trainmaster.ports.AddressBook`: names and zones stand for addresses.
+
+    `address`: where a replica's cluster reaches it. `channel_address`: where other agents do.
+    """
 
     def address(self, name: str, zone: str) -> str:
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
         return f"{name}.{zone}:2222"
 
     def channel_address(self, name: str, zone: str) -> str:
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         return f"{name}.{zone}:2221"
 
 

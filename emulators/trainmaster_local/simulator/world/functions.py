@@ -55,7 +55,9 @@ PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 Any other wait of a flow is jitter after a lost race.
 """
 USER: Final = "a user"
+"""Who asks for the actions of users."""
 USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
+"""Topics that stand for calls of users."""
 COMMIT: Final = "commit"
 """The store's method that changes a job."""
 READ_QUEUE: Final = "admission_token"
@@ -96,7 +98,9 @@ class Functions:
     """Invocations that have not ended, among them the suspended ones."""
     invocations: int = 0
     _instances_max: int = field(init=False)
+    """Invocations that may run at the same time."""
     _handlers: dict[str, Callable[[Message], object]] = field(init=False)
+    """What handles a message, by its topic."""
 
     def __post_init__(self) -> None:
         faults = self.context.faults
@@ -156,8 +160,12 @@ class Functions:
         )
 
     def _deps(self) -> CreationDeps:
-        skew_s = self.context.faults.skew_s
-        skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
+        """Return the ports and settings of one invocation, with a clock of its own that may be
+        wrong.
+        """
+        skew_max_s = self.context.faults.skew_s
+        # Without skew, no random number is drawn.
+        skew_s = self.context.between(-skew_max_s, skew_max_s) if skew_max_s else 0.0
         return CreationDeps(
             cast(
                 "Store",
@@ -172,8 +180,16 @@ class Functions:
         )
 
     def _fleet_deps(self) -> FleetDeps:
+        """Return the ports that only `provision` has: VMs, addresses and metrics."""
         fleet = cast("Fleet", InterceptedPort(self.fleet, self._intercept))
-        return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially, metrics=self.metrics)
+        return FleetDeps(
+            fleet,
+            SimAddressBook(),
+            project="p",
+            agent_files={},
+            run_all=run_sequentially,
+            metrics=self.metrics,
+        )
 
     def _sleep_of_flow(self, seconds: float) -> None:
         """Sleep.
@@ -225,5 +241,6 @@ class Functions:
 
 
 def _parse_action(data: bytes) -> UserAction:
+    """Return what a message of `user_actions` says."""
     document = json.loads(data)
     return UserAction(document["job_id"], document["request_id"])

@@ -1,5 +1,7 @@
 """The series `agent/alive` of simulated VMs: each host that is up writes a point every
 30 seconds.
+
+The flow that looks for silent agents reads them, as it reads Cloud Monitoring.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import SimVm, VmPool
 
 INTERVAL_S: Final = 30.0
+"""Time between two points of a host."""
 
 
 @dataclass(slots=True)
 class SimMetrics:
-    """Implements `trainmaster.ports.MetricReader`."""
+    """Adapter of `trainmaster.ports.MetricReader`."""
 
     context: Context
     pool: VmPool
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        """Return the last point of each host in the time of the query; with the reducer COUNT, how
+        many hosts of each job have one.
+        """
         last_points = []
         for vm in (*self.pool.present.values(), *self.pool.past):
             if query.job_id in ("", vm.job_id):
@@ -57,9 +63,11 @@ class SimMetrics:
         now_s = self.context.now
         for agent in vm.agents:
             until_s = now_s if agent.off_since_s is None else agent.off_since_s
+            # The last whole interval since the creation.
             last_s = vm.created_s + (until_s - vm.created_s) // INTERVAL_S * INTERVAL_S
             yield clock - timedelta(seconds=now_s - last_s)
 
 
 def _series(labels: dict[Label, str], at: datetime, value: float) -> MetricSeries:
+    """Return a series with one point."""
     return MetricSeries(labels, (MetricPoint(at, value),))

@@ -39,6 +39,7 @@ class ProgramEnds:
     _ends: list[ProgramEnd] = field(default_factory=list)
 
     def add(self, end: ProgramEnd) -> None:
+        """Note the end of a program."""
         self._ends.append(end)
 
     def causes(self, replica_id: ReplicaId, attempt: int, incarnation: int) -> list[EndCause]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 START: Final = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
+"""What the clocks show at the beginning of each history: any fixed time."""
 
 Action = Callable[[], None]
 
@@ -29,6 +30,7 @@ class Scheduler:
         self.after_each: Action = _do_nothing
         """Called after every action."""
         self._planned: list[tuple[float, int, Action]] = []
+        """Heap of time, planning order and action."""
         self._count = 0
 
     def after(self, seconds: float, action: Action) -> None:

@@ -23,6 +23,7 @@ succeed.
 """
 
 BUCKET: Final = "b"
+"""Bucket of the job files."""
 
 
 class UserActions:

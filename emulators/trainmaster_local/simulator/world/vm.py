@@ -31,6 +31,7 @@ class SimVm:
     job_id: str
     """The job that its agents work for."""
     metadata: Mapping[str, str]
+    """Values that its agents read, by key."""
     created_s: float
     """Virtual time, as of all fields in seconds."""
     expires_s: float
@@ -42,7 +43,9 @@ class SimVm:
     hung_s: float | None = None
     """Virtual time at which it hung; None: it does not hang."""
     is_gone: bool = False
+    """Whether it no longer exists."""
     gone_s: float | None = None
+    """When it was deleted; None: it exists."""
     set_id: str = ""
     """The job that created it, if another one may take it; empty: the job that its agents work for.
     """
@@ -114,6 +117,7 @@ class VmPool:
             agent.boot()
 
     def _lose_at_boot(self, vm: SimVm) -> None:
+        """Lose a VM that has just started, whether or not its agents have reported it."""
         if vm.is_gone or vm.observed.status is not VmStatus.RUNNING:
             return
         if self.context.chance(0.5):
@@ -133,10 +137,10 @@ class VmPool:
         if was_up:
             for agent in vm.agents:
                 agent.shut_down()
-        end = (
-            (lambda: self.stop(vm, "shut down")) if stays else (lambda: self.remove(vm, "deleted"))
-        )
-        self.context.scheduler.after(within_s, end)
+        if stays:
+            self.context.scheduler.after(within_s, lambda: self.stop(vm, "shut down"))
+        else:
+            self.context.scheduler.after(within_s, lambda: self.remove(vm, "deleted"))
 
     def stop(self, vm: SimVm, reason: str) -> None:
         """Stop the VM at once. It still exists until it is deleted."""
@@ -158,5 +162,6 @@ class VmPool:
 
 
 def _power_off(vm: SimVm) -> None:
+    """End the agents and programs of the VM, without notice."""
     for agent in vm.agents:
         agent.power_off()

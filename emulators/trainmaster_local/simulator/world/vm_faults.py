@@ -20,6 +20,12 @@ from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import NOTICE_S, SimVm, VmPool
 
 HOUR_S: Final = 3600.0
+REBOOT_S: Final = (5, 30)
+"""Shortest and longest time of a reboot."""
+MAINTENANCE_S: Final = (2, 120)
+"""Shortest and longest time between the announcement of maintenance and its begin."""
+NOTICE_MIN_S: Final = 5
+"""Shortest time between the notice of a preemption and the end; `NOTICE_S` is the longest."""
 AUDIT_LOG_SHARE: Final = 0.5
 """Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds
 them.
@@ -42,10 +48,12 @@ class VmFaults:
         self._plan_fault(faults.hang_per_hour, lambda: self._hang(vm))
 
     def _plan_fault(self, per_hour: float, fault: Callable[[], None]) -> None:
+        """Plan the fault for a random time, so that it happens so often per hour on average."""
         if per_hour > 0:
             self._context.scheduler.after(self._context.rng.expovariate(per_hour / HOUR_S), fault)
 
     def _lose(self, vm: SimVm) -> None:
+        """Lose the VM: with notice, by a reboot, or at once, stopped or deleted."""
         context = self._context
         faults = context.faults
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
@@ -71,9 +79,10 @@ class VmFaults:
         if self._context.chance(0.5):
             for agent in vm.agents:
                 agent.receive_notice("preemption")
-            self._pool.shut_down(vm, self._context.between(5, NOTICE_S), stays=stays)
+            within_s = self._context.between(NOTICE_MIN_S, NOTICE_S)
+            self._pool.shut_down(vm, within_s, stays=stays)
             return
-        delay_s = self._context.between(2, 120)
+        delay_s = self._context.between(*MAINTENANCE_S)
         for agent in vm.agents:
             agent.receive_maintenance_window(delay_s)
         self._context.scheduler.after(
@@ -81,11 +90,12 @@ class VmFaults:
         )
 
     def _reboot(self, vm: SimVm) -> None:
+        """End one host of the VM, and let it boot again after some seconds."""
         agent = self._choose_agent(vm)
         self._context.log("reboot", vm.observed.name)
         agent.power_off()
         self._context.scheduler.after(
-            self._context.between(5, 30), lambda: self._finish_reboot(vm, agent)
+            self._context.between(*REBOOT_S), lambda: self._finish_reboot(vm, agent)
         )
 
     def _finish_reboot(self, vm: SimVm, agent: SimAgent) -> None:
@@ -97,6 +107,7 @@ class VmFaults:
             agent.boot()
 
     def _crash_agent(self, vm: SimVm) -> None:
+        """Let the agent of one host end, and start again."""
         if vm.agents and self._context.faults.agent_crash_per_hour:
             self._choose_agent(vm).crash()
 
@@ -117,9 +128,11 @@ class VmFaults:
             agent.power_off()
 
     def _choose_agent(self, vm: SimVm) -> SimAgent:
+        """Return the agent of a random host."""
         return vm.agents[int(self._context.rng.random() * len(vm.agents))]
 
     def _write_audit_log(self, vm: SimVm, method: str) -> None:
+        """Publish the loss as Compute Engine's audit log reports it, in some of the cases."""
         if self._context.chance(AUDIT_LOG_SHARE):
             observed = vm.observed
             entry = {

@@ -87,6 +87,7 @@ class Argument:
 
     @property
     def _range(self) -> str:
+        """The limits of a number, in words: the end of a phrase that begins with "a number"."""
         parts = []
         if self.low is not None:
             parts.append(
@@ -117,6 +118,9 @@ class Argument:
                 return text
 
     def _read_number(self, text: str) -> int | float:
+        """Return the number that a text stands for. Raises ValueError if it is outside of the
+        limits.
+        """
         number = float(text)
         if not math.isfinite(number):
             raise ValueError
@@ -134,8 +138,8 @@ def maker(kind: Kind, source: Source) -> Callable[..., Argument]:
     """Return a function that makes arguments of this kind from a name, a default, a help text and
     further fields.
     """
-    return lambda name, default, text, **others: Argument(
-        name, kind, text, default, source, **others
+    return lambda name, default, help_text, **others: Argument(
+        name, kind, help_text, default, source, **others
     )
 
 
@@ -146,6 +150,7 @@ def number_in(values: Values, name: str) -> float:
 
 
 def integer_in(values: Values, name: str) -> int:
+    """Return the value of an argument that is a whole number; 0 if it has none."""
     return int(number_in(values, name))
 
 
@@ -158,6 +163,7 @@ class ArgumentProblem:
     text: str
     """What is wrong: the rest of a sentence that begins with the argument's name."""
     example: str
+    """Arguments that are accepted."""
 
     def __str__(self) -> str:
         subject = f"--{self.name} " if self.name else ""
@@ -171,6 +177,7 @@ class ArgumentNote:
     name: str
     requested: str
     replacement: str
+    """What has an effect in place of `requested`, or "no effect"."""
     reason: str
 
 
@@ -185,8 +192,10 @@ class ArgumentTable:
 
     arguments: tuple[Argument, ...]
     rules: tuple[Rule, ...] = ()
+    """Checks of values together."""
 
     def find(self, name: str) -> Argument | None:
+        """Return the argument of this name; None if there is none."""
         return next((argument for argument in self.arguments if argument.name == name), None)
 
     def nearest(self, name: str) -> str:
@@ -196,6 +205,7 @@ class ArgumentTable:
 
 
 def _read_boolean(text: str) -> bool:
+    """Return whether a text means yes. Raises ValueError if it means neither yes nor no."""
     if text.lower() not in BOOLEANS:
         raise ValueError
     return text.lower() in _TRUE

@@ -24,6 +24,8 @@ from ..arguments.argument import (
 SPLIT_SUM_MAX: Final = 0.4
 """Source: the service's pages: validation_split + test_split <= 0.40."""
 
+ROUNDING: Final = 1e-9
+"""More than the sum of two shares can be off by binary rounding."""
 _OF_VALIDATION: Final = (
     "Share of the rows for evaluation. Only with preprocess and without validation_data_path."
 )
@@ -47,6 +49,7 @@ DATA: Final = (
         "test_data_path", Kind.PATH, "CSV file of the same form, for one evaluation at the end."
     ),
 )
+"""Files of the data: arguments of all algorithms for tables."""
 TABULAR: Final = (
     *DATA,
     JOB_DIR,
@@ -62,6 +65,7 @@ TABULAR: Final = (
     ),
     maker(Kind.NUMBER, Source.OURS)("test_split", 0.2, _OF_TEST, low=0, high=SPLIT_SUM_MAX),
 )
+"""Arguments of all algorithms that can prepare tables (`preprocess`)."""
 
 
 def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
@@ -80,11 +84,9 @@ def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
             effective[name] = number_in(values, name)
         elif name in given:
             yield ArgumentNote(name, str(values[name]), "no effect", reason)
-    if sum(effective.values()) > SPLIT_SUM_MAX + 1e-9:
-        problem = (
-            f"and --test_split together must be at most {SPLIT_SUM_MAX}, not"
-            f" {sum(effective.values()):g}"
-        )
+    total = sum(effective.values())
+    if total > SPLIT_SUM_MAX + ROUNDING:
+        problem = f"and --test_split together must be at most {SPLIT_SUM_MAX}, not {total:g}"
         yield ArgumentProblem(
             "validation_split", problem, "--validation_split=0.2 --test_split=0.2"
         )

@@ -13,7 +13,9 @@ from ..arguments.common import TABULAR, check_splits
 
 OPTIMIZERS: Final = ("adam", "ftrl", "sgd")
 STEPS_MIN: Final = 2_000
+"""Fewest training steps if the user does not name their number."""
 PASSES: Final = 20
+"""How often each training row is used if the user does not name a number of steps."""
 STEPS_DEFAULT: Final = f"-1: {PASSES} passes over the training data, and at least {STEPS_MIN} steps"
 
 _integer: Final = maker(Kind.INTEGER, Source.VERTEX)
@@ -42,7 +44,11 @@ TRAINING: Final = (
 def optimizer_arguments(
     prefix: str, what: str, optimizer: Argument, learning_rate: float
 ) -> tuple[Argument, ...]:
-    """Return the arguments of one optimizer. `what`: the part of the model that it trains."""
+    """Return the arguments of one optimizer.
+
+    `prefix`: of their names. `what`: the part of the model that it trains, the end of each help
+    text. `optimizer`: the argument that selects it. `learning_rate`: its default.
+    """
 
     def number(name: str, default: float, text: str, high: float | None = None) -> Argument:
         return _number(f"{prefix}{name}", default, f"{text} {what}", low=0, high=high)
@@ -66,6 +72,7 @@ def optimizer_arguments(
 
 
 def _optimizer(prefix: str, what: str, default: str, source: Source) -> Argument:
+    """Return the argument that selects the optimizer; parameters as in `optimizer_arguments`."""
     return Argument(
         f"{prefix}optimizer_type",
         Kind.TEXT,

@@ -24,7 +24,7 @@ MASKS = "aggregated_mask_values"
 
 
 class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """From CSV rows to predictions."""
+    """From CSV rows to predictions: the function that the SavedModel contains."""
 
     def __init__(self, encoder: RowEncoder, model: Any) -> None:
         super().__init__()
@@ -39,6 +39,11 @@ class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
     @tf.function(input_signature=[ROWS_SPEC])  # type: ignore[untyped-decorator]
     def predict(self, csv_row: Any) -> dict[str, Any]:
+        """Return the predictions for rows of CSV text, string [rows]; the module's docstring names
+        them.
+
+        A number is predicted in standardized units, so it is scaled back.
+        """
         inputs: Inputs = self._encoder.encode(self._encoder.decode(csv_row))
         outputs, masks = split_outputs(self._compute(inputs))
         named = {} if masks is None else {MASKS: masks}

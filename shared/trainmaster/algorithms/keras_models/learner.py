@@ -1,4 +1,8 @@
-"""The whole run of a Keras algorithm: tables, model, training, export, metrics."""
+"""The whole run of a Keras algorithm: tables, model, training, export, metrics.
+
+`linear_learner`, `wide_deep_learner` and `tab_net` call `train`, each with its own function that
+creates a model.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from ..tabular.metadata import Target
 from ..tabular.preparation import PARTS, Prepared, prepare
 
 EVALUATION_BATCH = 4_096
+"""Rows that the model evaluates at a time: more would need much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,11 @@ CreateModel = Callable[[RowEncoder, Task], Any]
 
 
 def train(create_model: CreateModel, values: Values) -> None:
-    """Prepare the data, train, evaluate and store."""
+    """Prepare the data, train, evaluate and store.
+
+    Raises DataError for data that a model cannot be trained on. Without validation rows, the
+    training rows are evaluated.
+    """
     is_classification = values["model_type"] == "classification"
     job_dir = str(values["job_dir"])
     tf_keras.utils.set_random_seed(integer_in(values, "seed"))
@@ -92,13 +101,15 @@ def evaluate(model: Any, task: Task, rows: Rows, *, limited: bool = False) -> di
         errors = (outputs[:, 0] - targets) * task.target.std
         mse = float(np.mean(errors**2))
         return {"loss": mse, "rmse": mse**0.5, "mae": float(np.mean(np.abs(errors)))}
+    # The logarithm of the softmax; without the shift, large logits would overflow.
     shifted = outputs - outputs.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     metrics = {
         "loss": -float(np.mean(log_probabilities[np.arange(count), targets])),
         "accuracy": float(np.mean(outputs.argmax(axis=1) == targets)),
     }
-    if task.outputs == 2 and 0 < targets.sum() < count:  # noqa: PLR2004 - two classes
+    has_both_classes = 0 < targets.sum() < count
+    if task.outputs == 2 and has_both_classes:  # noqa: PLR2004 - two classes
         area = tf_keras.metrics.AUC(num_thresholds=1_000)
         area.update_state(targets, np.exp(log_probabilities[:, 1]))
         metrics["auc"] = float(area.result())
@@ -117,6 +128,7 @@ def _outputs(model: Any, rows: Rows, count: int) -> Array:
 
 
 def _rows(encoder: RowEncoder, prepared: Prepared, name: str) -> Rows:
+    """Return the rows of a part (training, validation, test) as the model gets them."""
     table = prepared.tables[name]
     target = prepared.metadata.target
     if table.empty:

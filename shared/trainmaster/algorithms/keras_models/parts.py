@@ -30,9 +30,9 @@ def create_inputs(encoder: RowEncoder) -> dict[str, Any]:
 def linear_model(encoder: RowEncoder, outputs: int) -> Any:
     """Return a model with one weight per number, per category and output."""
     inputs = create_inputs(encoder)
-    terms = (
-        [layers.Dense(outputs, name="linear_numbers")(inputs[NUMBERS])] if NUMBERS in inputs else []
-    )
+    terms = []
+    if NUMBERS in inputs:
+        terms.append(layers.Dense(outputs, name="linear_numbers")(inputs[NUMBERS]))
     for position, size in enumerate(encoder.sizes):
         weights = layers.Embedding(
             size, outputs, embeddings_initializer="zeros", name=f"linear_category_{position}"
@@ -40,6 +40,7 @@ def linear_model(encoder: RowEncoder, outputs: int) -> Any:
         terms.append(weights(inputs[CATEGORIES][:, position]))
     total = terms[0] if len(terms) == 1 else layers.Add()(terms)
     if NUMBERS not in inputs:
+        # The layer of the numbers has the bias otherwise.
         total = layers.Dense(outputs, kernel_initializer="identity", trainable=True)(total)
     return tf_keras.Model(inputs, total, name="wide")
 

@@ -18,6 +18,7 @@ Inputs = dict[str, Any]
 
 NUMBERS = "numbers"
 CATEGORIES = "categories"
+"""Keys of `Inputs`."""
 
 
 class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
@@ -50,7 +51,7 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return {column.index: stripped[column.index - 1] for column in self.metadata.features}
 
     def encode(self, texts: dict[int, Any]) -> Inputs:
-        """Return the inputs of the models."""
+        """Return the inputs of the models. `texts`: column index → string tensor [rows]."""
         numerical = self.metadata.numerical
         categorical = self.metadata.categorical
         numbers = [_numbers(texts[column.index], column) for column in numerical]
@@ -73,6 +74,7 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return {name: value.numpy() for name, value in self.encode(texts).items()}
 
     def _categories(self, texts: Any, column: Column) -> Any:
+        """Return the category of each text, int64 [rows]; 0 for the empty text and new ones."""
         if column.treatment is Treatment.HASHING:
             hashed = tf.strings.to_hash_bucket_fast(texts, column.buckets) + 1
             return tf.where(texts == "", tf.zeros_like(hashed), hashed)
@@ -80,11 +82,13 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 
 def _numbers(texts: Any, column: Column) -> Any:
+    """Return the number of each text, float32 [rows]; the column's mean for the empty text."""
     mean = repr(float(column.statistics.mean or 0.0))
     return tf.strings.to_number(tf.where(texts == "", mean, texts), tf.float32)
 
 
 def _table(column: Column) -> Any:
+    """Return the lookup from a column's categories to their numbers, from 1; 0 for others."""
     keys = tf.constant(column.categories, tf.string)
     numbers = tf.range(1, len(column.categories) + 1, dtype=tf.int64)
     return tf.lookup.StaticHashTable(

@@ -12,6 +12,7 @@ import tf_keras
 
 layers = tf_keras.layers
 EPSILON = 1e-5
+"""Keeps divisions by a deviation of 0 finite."""
 RESIDUAL_SCALE = 0.5**0.5
 """Keeps the variance of a sum of two layers. Source: the paper, section "Feature processing"."""
 
@@ -21,6 +22,7 @@ def sparsemax(logits: Any) -> Any:
 
     Source: Martins and Astudillo, "From Softmax to Sparsemax" (arXiv 1602.02068), algorithm 1.
     """
+    # Shifting a row changes nothing, and keeps large logits from losing digits.
     shifted = logits - tf.reduce_max(logits, axis=-1, keepdims=True)
     descending = tf.sort(shifted, axis=-1, direction="DESCENDING")
     sums = tf.cumsum(descending, axis=-1)
@@ -34,7 +36,12 @@ def sparsemax(logits: Any) -> Any:
 
 
 class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Batch normalization over parts of a batch. Source: Hoffer et al. (arXiv 1705.08741)."""
+    """Batch normalization over parts of a batch, `ghost_batches` of equal size. Source: Hoffer et
+    al. (arXiv 1705.08741).
+
+    `momentum`: how much of a moving average stays after each batch; outside training, the averages
+    are used.
+    """
 
     def __init__(self, ghost_batches: int, momentum: float) -> None:
         super().__init__()
@@ -67,7 +74,8 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
 
 
 class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """A dense layer, normalized, with gated linear units.
+    """A dense layer, normalized, with gated linear units: the sigmoid of one half of its output
+    scales the other half.
 
     `dense` may belong to several gated layers.
     """
@@ -84,8 +92,10 @@ class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no t
 
 
 class FeatureTransformer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Gated layers with residual connections: first those with shared weights, then the
-    step's own.
+    """Gated layers with residual connections: first those with shared weights, then the step's own.
+
+    `shared`: dense layers that all steps have in common. `own_count`, `width`: number and width of
+    the step's own. The others are those of GhostBatchNormalization.
     """
 
     def __init__(

@@ -21,6 +21,7 @@ from ..keras_models.tab_net_layers import (
 
 layers = tf_keras.layers
 ENTROPY_EPSILON = 1e-5
+"""Keeps the logarithm of a mask's zeros finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,25 @@ class Sizes:
     decision_width: int
     """Part of it that goes to the decision; the rest goes to the next mask."""
     steps: int
+    """Number of transformers: the first makes the first mask, each other one adds a decision."""
     relaxation: float
+    """How often a column may be selected; 1: by one step only."""
     shared_layers: int
+    """Layers of each transformer whose weights all steps share."""
     own_layers: int
+    """Layers of each transformer with weights of their own."""
     sparsity_loss_weight: float
     ghost_batches: int
+    """Parts of a batch that are normalized separately."""
     momentum: float
+    """How much of a moving average of batch normalization stays after each batch."""
     large_category_dim: int
     large_category_thresh: int
+    """Columns with more categories have embeddings of width `large_category_dim`, others of width
+    1.
+    """
     yeo_johnson: bool
+    """Whether numbers pass a learnt power transform first."""
 
 
 class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
@@ -53,15 +64,14 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
     def __init__(self, encoder: RowEncoder, outputs: int, sizes: Sizes) -> None:
         super().__init__()
         self._sizes = sizes
-        self._embeddings = [
-            layers.Embedding(
-                size, sizes.large_category_dim if size > sizes.large_category_thresh else 1
-            )
-            for size in encoder.sizes
-        ]
-        self._widths = [1] * len(encoder.metadata.numerical) + [
-            layer.output_dim for layer in self._embeddings
-        ]
+        self._embeddings = []
+        for category_count in encoder.sizes:
+            is_large = category_count > sizes.large_category_thresh
+            width = sizes.large_category_dim if is_large else 1
+            self._embeddings.append(layers.Embedding(category_count, width))
+        # A number has width 1.
+        self._widths = [1] * len(encoder.metadata.numerical)
+        self._widths += [layer.output_dim for layer in self._embeddings]
         self._power = YeoJohnson() if sizes.yeo_johnson and encoder.metadata.numerical else None
         ghost = (sizes.ghost_batches, sizes.momentum)
         self._normalization = GhostBatchNormalization(1, sizes.momentum)
@@ -82,6 +92,11 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         inputs: dict[str, Any],
         training: bool = False,  # noqa: FBT001, FBT002 - Keras' signature
     ) -> Any:
+        """Return logits, and outside training also the masks.
+
+        `prior`: how much each column may still be selected; a mask uses it up, but for the
+        relaxation. `entropy`: how far the masks are from sparse ones, which a loss punishes.
+        """
         sizes = self._sizes
         features = self._normalization(self._columns(inputs), training=training)
         masked = features
@@ -115,6 +130,9 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         return tf.stack([tf.reduce_sum(part, axis=1) for part in parts], axis=1)
 
     def _columns(self, inputs: dict[str, Any]) -> Any:
+        """Return all columns side by side, [rows, sum of widths]: numbers, then embedded
+        categories.
+        """
         parts = []
         if NUMBERS in inputs:
             numbers = tf.cast(inputs[NUMBERS], tf.float32)

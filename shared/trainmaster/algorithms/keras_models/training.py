@@ -24,6 +24,7 @@ from ..results import checkpoint_folder, report_metrics
 
 Array = np.ndarray[Any, Any]
 SHUFFLED_ROWS_MAX = 100_000
+"""Rows that are shuffled together, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ Evaluate = Callable[[Rows], dict[str, float]]
 
 
 def step_count(values: Values, rows: int) -> int:
-    """Return the number of training steps."""
+    """Return the number of training steps: `max_steps`, or if that is not positive, `PASSES` over
+    the data, but at least `STEPS_MIN`.
+    """
     steps = integer_in(values, "max_steps")
     if steps > 0:
         return steps
@@ -124,6 +127,7 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._summaries.close()
 
     def _report(self) -> None:
+        """Evaluate; print, report and store the metrics; store a checkpoint."""
         metrics = self._evaluate()
         shown = " ".join(f"{name} {value:.5f}" for name, value in metrics.items())
         print(f"step {self.step} {shown}", flush=True)

@@ -29,7 +29,9 @@ INTEGER_CATEGORIES_MAX: Final = 10
 CLASSES_MIN: Final = 2
 """There is nothing to learn from one class."""
 CLASSES_MAX: Final = 1_000
+"""A target with more different values is most likely a number."""
 _INTEGER: Final = r"[+-]?[0-9]+"
+"""Matches a cell with a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,10 @@ def analyse(table: pd.DataFrame, limits: CategoryLimits, *, is_classification: b
 
 
 def analyse_column(index: int, column: pd.Series, limits: CategoryLimits) -> Column:
-    """Return what one column is."""
+    """Return what one column is.
+
+    `index`: its position in the file. `column`: its cells as texts, NaN for missing ones.
+    """
     values = column.dropna()
     distinct = int(values.nunique())
     numbers = to_numbers(values)
@@ -100,6 +105,7 @@ def analyse_column(index: int, column: pd.Series, limits: CategoryLimits) -> Col
 def _text_column(
     index: int, column: pd.Series, values: pd.Series, limits: CategoryLimits, *, is_unique: bool
 ) -> Column:
+    """Return what a column with texts is. `values`: its cells that are not missing."""
     kind = ColumnType.CATEGORICAL
     statistics = _statistics(column, int(values.nunique()))
     if is_unique:
@@ -110,6 +116,10 @@ def _text_column(
 
 
 def _statistics(column: pd.Series, distinct: int, numbers: pd.Series | None = None) -> Statistics:
+    """Return the statistics of a column; those of its numbers only if `numbers` is given.
+
+    `distinct`: number of its different values.
+    """
     count = int(column.notna().sum())
     missing = len(column) - count
     if numbers is None:
@@ -126,6 +136,7 @@ def _statistics(column: pd.Series, distinct: int, numbers: pd.Series | None = No
 
 
 def _analyse_classes(column: pd.Series) -> Target:
+    """Return the target of a classification: the sorted classes."""
     values = column.dropna().unique()
     if not CLASSES_MIN <= len(values) <= CLASSES_MAX:
         raise DataError(
@@ -138,6 +149,10 @@ def _analyse_classes(column: pd.Series) -> Target:
 
 
 def _analyse_number(column: pd.Series) -> Target:
+    """Return the target of a regression: the mean and deviation of its numbers.
+
+    A deviation of 0 becomes 1, because numbers are divided by it.
+    """
     values = column.dropna()
     numbers = to_numbers(values)
     if values.empty or numbers.isna().any():

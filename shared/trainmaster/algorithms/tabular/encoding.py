@@ -14,6 +14,7 @@ from ..tabular.instance_generator import bucket_of
 from ..tabular.metadata import Column, ColumnType, Metadata, Treatment
 
 UNKNOWN: Final = -1
+"""Position of a missing category, and of one that the training data did not have."""
 
 
 def encode(table: pd.DataFrame, metadata: Metadata) -> np.ndarray[Any, Any]:
@@ -41,6 +42,7 @@ def category_positions(cells: pd.Series, column: Column) -> np.ndarray[Any, Any]
     else:
         order = {category: position for position, category in enumerate(column.categories)}
         known = [order.get(category, UNKNOWN) for category in found]
-    return (
-        np.asarray(known, dtype=np.int64)[codes] if known else np.zeros(len(cells), dtype=np.int64)
-    )
+    if not known:  # the table has no rows
+        return np.zeros(len(cells), dtype=np.int64)
+    positions: np.ndarray[Any, Any] = np.asarray(known, dtype=np.int64)[codes]
+    return positions

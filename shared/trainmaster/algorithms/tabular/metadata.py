@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Final
 
 VERSION: Final = 1
+"""Version of the file's shape."""
 TARGET: Final = 0
 """Number of the column that is learnt."""
 
@@ -44,6 +45,7 @@ class Treatment(StrEnum):
 
     @property
     def is_feature(self) -> bool:
+        """Whether models learn from such a column."""
         return self not in (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
 
 
@@ -54,7 +56,9 @@ class Statistics:
     count: int
     """Rows with a value."""
     missing: int
+    """Rows without a value."""
     distinct: int
+    """Different values."""
     mean: float | None = None
     std: float | None = None
     minimum: float | None = None
@@ -90,6 +94,8 @@ class Target:
     """Classes in the order of their numbers; empty for regression."""
     mean: float = 0.0
     std: float = 1.0
+    """Mean and standard deviation of the numbers of a regression, by which they are standardized.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +108,17 @@ class Metadata:
 
     @property
     def features(self) -> tuple[Column, ...]:
+        """Columns that models learn from."""
         return tuple(column for column in self.columns if column.treatment.is_feature)
 
     @property
     def numerical(self) -> tuple[Column, ...]:
+        """Features that are numbers."""
         return tuple(column for column in self.features if column.type is ColumnType.NUMERICAL)
 
     @property
     def categorical(self) -> tuple[Column, ...]:
+        """Features that are categories."""
         return tuple(column for column in self.features if column.type is ColumnType.CATEGORICAL)
 
     def to_json(self) -> bytes:

@@ -25,6 +25,7 @@ MISSING_SHARE_MAX: Final = 0.1
 SPLIT_SEED: Final = 1
 """A restarted program must get the same tables."""
 PARTS: Final = ("training", "validation", "test")
+"""Names of the tables; argument `NAME_data_path` has the file of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def read_part(path: object) -> pd.DataFrame | None:
 
 
 def _read_parts(values: Values) -> dict[str, pd.DataFrame]:
+    """Return the tables that the arguments name; those without a file have no rows."""
     parts = {name: read_part(values[f"{name}_data_path"]) for name in PARTS}
     training = parts["training"]
     if training is None:

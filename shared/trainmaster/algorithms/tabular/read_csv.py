@@ -39,6 +39,10 @@ def check_width(path: str, width: int, expected: int, other: str) -> None:
 
 
 def _read_one(path: str) -> pd.DataFrame:
+    """Return the table of one file, all cells as texts.
+
+    Raises DataError for a file that is missing, empty or no table of at least two columns.
+    """
     content = read_file(path)
     if content is None:
         raise DataError(f"{path} does not exist; upload the data first, or correct the path")

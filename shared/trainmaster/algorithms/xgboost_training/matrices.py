@@ -18,14 +18,21 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The rows of a table, or a replica's share of them."""
+    """The rows of a table, or a replica's share of them. Arrays have one element or row per row of
+    it.
+    """
 
     features: Array
-    """One row per row, NaN for missing values."""
+    """float32 [rows, features], NaN for missing values."""
     targets: Array
+    """float64 [rows]: numbers of classes, or numbers to be learnt."""
     weights: Array | None = None
+    """float64 [rows]; None: all rows count the same."""
 
     def to_xgboost(self, values: Values) -> xgboost.DMatrix:
+        """Return the rows as XGBoost reads them. The argument `nthread` is the number of its
+        threads.
+        """
         return xgboost.DMatrix(
             self.features, self.targets, weight=self.weights, nthread=values["nthread"]
         )
@@ -67,7 +74,9 @@ def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matr
 
 
 def check_labels(targets: Array, values: Values) -> None:
-    """Raise DataError if the targets do not fit the objective."""
+    """Raise DataError if the targets do not fit the objective: the argument `objective`, with
+    XGBoost's names, such as `multi:softmax` for several classes and `binary:logistic` for two.
+    """
     objective = str(values["objective"])
     if objective.startswith("multi:"):
         classes = values["num_class"]

@@ -8,6 +8,7 @@ from ..arguments.argument import Values
 from ..arguments.xgboost import CLASSIFICATION, PARAMETERS, xgboost_metrics
 
 _NO_PARAMETERS: Final = ("num_boost_round", "csv_weight", "eval_metric", "sketch_eps", "predictor")
+"""Arguments that XGBoost does not take as parameters, under these names or any more."""
 _OF_TREES: Final = (
     "max_depth",
     "gamma",
@@ -23,10 +24,13 @@ _OF_TREES: Final = (
     "max_leaves",
     "max_bin",
 )
+"""Parameters that linear models (`gblinear`) do not have."""
 _OF_DART: Final = ("sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop")
+"""Parameters of `dart`, trees with dropout."""
 
 
 def is_classification(values: Values) -> bool:
+    """Return whether the objective learns classes, not numbers."""
     return values["objective"] in CLASSIFICATION
 
 
@@ -47,7 +51,8 @@ def xgboost_parameters(values: Values) -> dict[str, Any]:
         unused |= {"feature_selector", "top_k"}
     if objective != "reg:tweedie":
         unused.add("tweedie_variance_power")
-    if str(objective).startswith("multi:") or objective not in CLASSIFICATION:
+    is_binary = objective in CLASSIFICATION and not str(objective).startswith("multi:")
+    if not is_binary:
         unused.add("scale_pos_weight")
     if parameters["updater"] == "auto":
         unused.add("updater")

@@ -18,17 +18,19 @@ from ..results import checkpoint_folder, report_metrics
 from ..xgboost_training.parameters import common_metrics, xgboost_parameters
 
 CHECKPOINT: Final = "model.ubj"
+"""Name of the file with the model after the last stored round."""
 EVALUATED: Final = "validation"
+"""Name of the evaluated rows in XGBoost's history and texts."""
 
 
 def boost(
     values: Values, training: xgboost.DMatrix, validation: xgboost.DMatrix, *, device: str = "cpu"
 ) -> tuple[xgboost.Booster, dict[str, float]]:
-    """Run the remaining rounds.
+    """Run the rounds that no checkpoint has, and return the model and the metrics of its last round
+    on the validation data.
 
-    Return the model, and the metrics of the last round on the validation data.
-
-    Every replica calls this with its share of the rows; all get the same model and metrics.
+    Every replica calls this with its share of the rows; all get the same model and metrics. A
+    replica without peers has rank 0.
     """
     rounds = integer_in(values, "num_boost_round")
     folder = checkpoint_folder(str(values["job_dir"]))
@@ -91,7 +93,11 @@ def _restore(folder: str | None) -> xgboost.Booster | None:
 
 
 class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # not installed here
-    """After each round: print and report its metrics, and store a checkpoint when one is due."""
+    """After each round: print and report its metrics, and store a checkpoint when one is due.
+
+    `rounds`: how many there will be. `folder`: of checkpoints; None: none are stored. `every_s`:
+    seconds between checkpoints. `is_first`: whether this is rank 0; other replicas do nothing.
+    """
 
     def __init__(self, rounds: int, folder: str | None, every_s: float, *, is_first: bool) -> None:
         self._rounds = rounds
@@ -119,7 +125,10 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # not
 
 
 def _last(history: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of the last round. A metric with a standard deviation is a pair."""
+    """Return the metrics of the last round in XGBoost's history: rows → metric → value per round.
+
+    A value with a standard deviation is a pair.
+    """
     return {
         name: float(np.asarray(values[-1]).ravel()[0])
         for name, values in history[EVALUATED].items()

@@ -94,6 +94,10 @@ class ComputeFleet:
         tpu_zones: Sequence[str] = (),  # noqa: ARG002 - the port's
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
+        """Return the job's VMs in every zone, in any state.
+
+        Nodes of Cloud TPU are listed by another fleet.
+        """
         with compute_errors(f"list the VMs of {job_id}"):
             listed, unreachable = self._listing.find(_label_filter(job_id), zones)
         if zones:
@@ -101,6 +105,11 @@ class ComputeFleet:
         return complete([item.vm for item in listed], unreachable)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        """Return all VMs with any job's label, in every zone and any state, with their creation
+        times.
+
+        Raises ZonesUnreachableError, which has the VMs of the other zones.
+        """
         with compute_errors("list the VMs of all jobs"):
             return complete(*self._listing.find(f"labels.{job_key()}:*", zones))
 
@@ -128,6 +137,9 @@ class ComputeFleet:
         return Pending() if name_exists(outcome) else outcome
 
     def delete(self, vm: Vm) -> bool:
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
+        deleted.
+        """
         with compute_errors(f"delete {vm.name}"):
             try:
                 operation = self._by_id(vm, self._instances.delete_unary, **FLEET_CHANGE)
@@ -141,16 +153,24 @@ class ComputeFleet:
         return finished is not None and not finished.error.errors
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was
+        listed with.
+        """
         return self._directives.write(vm, directive)
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
+        """Give a kept VM to this job: replace its metadata in one write, then its labels."""
         return self._directives.hand_over(job, hand_over, metadata)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return when the VM's agent last wrote a heartbeat. None: unknown."""
         text = self._guest_attribute(vm, HEARTBEAT)
         return None if text is None else parse_heartbeat(text)
 
     def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program
+        on the VM may have written it. None: unknown.
+        """
         return self._guest_attribute(vm, METRIC)
 
     def _guest_attribute(self, vm: Vm, path: str) -> str | None:
@@ -172,9 +192,11 @@ class ComputeFleet:
         return next((item.value for item in attributes.query_value.items), None)
 
     def release(self, job: Job) -> bool:
+        """Delete the other resources of an ended job without VMs, such as placement policies."""
         return self._placements.release(job)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        """Return the serial console output from byte `start` on, and where to continue."""
         request = compute_v1.GetSerialPortOutputInstanceRequest(
             project=self._project, zone=vm.zone, instance=vm.instance_id, start=start
         )

@@ -1,4 +1,8 @@
-"""Documents of one Firestore database: paths, reads, queries and conditional writes."""
+"""Documents of one Firestore database: paths, reads, queries and conditional writes.
+
+The parts of the Store (`states`, `ledger`, `job_queries`, `store`) inherit from `Database`, and
+make every call of Firestore through it.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ REPLICAS: Final = "replicas"
 MACHINE_SETS: Final = "machines"
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
+"""Firestore's errors for a write whose precondition does not hold, or whose document is gone."""
 UNREADABLE: Final = "unreadable_job"
 """`action` in log lines about documents that cannot be read.
 
@@ -61,6 +66,10 @@ class Database:
         }
 
     def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
+        """Return the query for the documents of a collection that meet all conditions.
+
+        A condition is a field, an operator of Firestore, and a value.
+        """
         query: Any = self._client.collection(collection)
         for field, operator, value in conditions:
             query = query.where(filter=FieldFilter(field, operator, value))
@@ -72,7 +81,9 @@ class Database:
             return list(query.get(read_time=read_time, **CALL))
 
     def _count(self, query: Any) -> int:
+        """Return how many documents the query finds, without reading them."""
         with google_errors("Firestore: count"):
+            # The answer is a list of lists with one aggregation in all.
             ((result,),) = query.count().get(**CALL)
         return int(result.value)
 
@@ -112,6 +123,7 @@ def commit(batch: WriteBatch, action: str) -> None:
 
 
 def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
+    """Return our error for Google's; None: Google's is raised as it is."""
     if isinstance(error, exceptions.AlreadyExists):
         return ExistsError(error.message)
     if isinstance(error, _CONFLICTS) and not is_missing_database(error):

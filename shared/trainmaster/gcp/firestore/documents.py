@@ -21,7 +21,6 @@ from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
-from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.rules.admission_queue import waits_for_admission
@@ -51,8 +50,14 @@ FAILING: Final = "failing_in"
 """Field of a replica that has failed several times in a row: its job and attempt. None: it has
 not.
 """
-PLAN: Final = "plan"
-"""Field of a job with its plan, as JSON text."""
+TEXTS: Final[Mapping[object, tuple[str, ...]]] = {
+    Job: ("plan",),
+    LedgerEntry: ("event", "decision"),
+}
+"""Fields that are stored as JSON text. Nothing queries what is in them, and converting a map to
+Firestore's values and back takes more time than all the rest of a read or a write. Each function
+commits one entry per event.
+"""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -68,13 +73,11 @@ P = TypeVar("P")
 Document = dict[str, Any]
 
 _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
+"""The adapters that have been used, by class."""
 
 
 def job_document(job: Job) -> Document:
     """Return the job's document.
-
-    The plan is JSON text: nothing queries its fields, and decoding a hundred values of Firestore
-    takes more than half of the time that reading a job takes.
 
     Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted. Nor
     do they have an `owner`: lists find their tuning job.
@@ -82,10 +85,8 @@ def job_document(job: Job) -> Document:
     is_waiting = waits_for_admission(job)
     time_field = submission_time_field(through_api=job.through_api)
     submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
-    document = _dump(Job, job)
     return {
-        **document,
-        PLAN: json.dumps(document[PLAN], default=datetime.isoformat, ensure_ascii=False),
+        **_dump(Job, job),
         "is_live": not job.state.is_terminal,
         IS_ACTIVE: not (job.state.is_terminal or is_waiting),
         WAIT_ENDS_AT: end_of_wait(job) if is_waiting else None,
@@ -135,14 +136,19 @@ def machine_set_document(machines: MachineSet) -> Document:
 
 
 def orphan_document(orphan: Orphan) -> Document:
+    """Return the document of an orphan: a VM whose job does not exist. It stays until the VM is
+    gone.
+    """
     return _dump(Orphan, orphan)
 
 
 def outcome_document(outcome: Outcome) -> Document:
+    """Return the document of what a request for VMs resulted in."""
     return _with_expiry(_dump(Outcome, outcome), outcome.at + HISTORY_KEPT)
 
 
 def rejection_document(rejection: Rejection) -> Document:
+    """Return the document of a rejected submission."""
     return _with_expiry(_dump(Rejection, rejection), rejection.at + HISTORY_KEPT)
 
 
@@ -160,21 +166,24 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
         raise UnreadableError(
             f"a document has schema version {schema}, and this release reads version {SCHEMA}"
         )
+    plain = _plain_times(document or {})
+    for field in TEXTS.get(kind, ()):
+        try:
+            plain[field] = json.loads(plain[field])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(kind, field, "is not JSON text") from error
     try:
-        value: T = _adapter(kind).validate_python(_with_plan(_plain_times(document)))
+        value: T = _adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise UnreadableError(
-            f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}"
-        ) from error
+        raise _unreadable(kind, field, first["msg"]) from error
     return value
 
 
-def _with_plan(document: Any) -> Any:
-    """Replace the text of a job's plan by the plan."""
-    text = document.get(PLAN) if isinstance(document, dict) else None
-    return {**document, PLAN: _adapter(Plan).validate_json(text)} if text is not None else document
+def _unreadable(kind: type, field: str, problem: str) -> UnreadableError:
+    """Return the error of a document whose field has another shape than this release reads."""
+    return UnreadableError(f"a document cannot be read as {kind.__name__}: {field}: {problem}")
 
 
 def pack(value: object) -> bytes:
@@ -202,8 +211,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _dump(kind: type[T], value: T) -> Document:
+    """Return the fields of the value as Firestore stores them, and the version of their shape."""
     document: Document = _storable(_adapter(kind).dump_python(value))
-    return {**document, "schema": SCHEMA}
+    texts = {
+        field: json.dumps(document[field], default=datetime.isoformat, ensure_ascii=False)
+        for field in TEXTS.get(kind, ())
+    }
+    return {**document, **texts, "schema": SCHEMA}
 
 
 def _with_expiry(document: Document, expire_at: datetime | None) -> Document:
@@ -234,4 +248,6 @@ def _plain_times(value: Any) -> Any:
         return {key: _plain_times(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain_times(item) for item in value]
-    return datetime.combine(value.date(), value.timetz()) if isinstance(value, datetime) else value
+    if isinstance(value, datetime):
+        return datetime.combine(value.date(), value.timetz())
+    return value

@@ -1,5 +1,9 @@
 """Queries over all jobs: which are live, which are recent, how many there are; and the token by
 which a commit that admits a job fails if another job was admitted since.
+
+A job is *live* until it has ended. A live job *waits* in the admission queue until an admission
+pass lets it start. This is the part of the Store that submissions, admission passes, the sweep (the
+scheduled pass for what no event reported) and lists of jobs use.
 """
 
 from __future__ import annotations
@@ -52,19 +56,29 @@ from trainmaster.ports import (
 from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 
 ADMISSION: Final = "control/admission_token"
+"""Path of the document that every admission writes."""
 QUEUE: Final = "control/admission_queue"
+"""Path of the document with the queue as the last admission pass left it."""
 SWEEP: Final = "control/sweep"
+"""Path of the document with the times of the sweep's requests."""
 QUERY_MAX: Final = 200
 """Jobs that one query of a list reads, unless the list asks for more."""
 
 
 class JobQueries(Database):
-    """See `trainmaster.ports.Store`."""
+    """Adapter of `trainmaster.ports.store.JobQueries`, whose docstrings are the contract.
+
+    Methods raise TemporaryError or PermanentError for errors of Firestore (`Database`).
+    """
 
     def live_jobs(self) -> LiveJobs:
+        """Return all live jobs, and the ids of those that cannot be read."""
         return _read_live(self._find(self._where(JOBS, ("is_live", "==", True))))
 
     def live_pages(self, *, waiting: bool) -> Iterator[LiveJobs]:
+        """Yield the live jobs in parts of at most `LIVE_PAGE`, by id; without those that wait
+        unless `waiting`.
+        """
         field = "is_live" if waiting else IS_ACTIVE
         query = self._where(JOBS, (field, "==", True)).order_by("__name__").limit(LIVE_PAGE)
         snapshots = self._find(query)
@@ -75,19 +89,23 @@ class JobQueries(Database):
             snapshots = [] if is_last else self._find(query.start_after([last]))
 
     def overdue_waits(self, now: datetime) -> tuple[Job, ...]:
+        """Return the waiting jobs whose `maxWaitTime` is over."""
         return _read_live(self._find(self._where(JOBS, (WAIT_ENDS_AT, "<=", now)))).jobs
 
     def admission_token(self) -> AdmissionToken:
-        """Read the token before the jobs: an admission in between then fails the commit that uses
-        the token.
+        """Return the live jobs with the token that a commit needs to admit one of them.
+
+        The token is read before the jobs: after an admission in between, the commit that uses the
+        token fails.
         """
         last = self._get(ADMISSION).get(ADMISSION)
         return AdmissionToken(last.update_time if last else None, self.live_jobs())
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
-        """Compare the job that the admission document names.
+        """Return the token for the next admission, after the caller has admitted this job.
 
-        It is this job unless another one was admitted after it.
+        Raises ConflictError if another one was admitted after it: the admission document names the
+        last one.
         """
         last = self._get(ADMISSION).get(ADMISSION)
         if last is None or last.get("job_id") != job_id:
@@ -95,24 +113,29 @@ class JobQueries(Database):
         return replace(token, token=last.update_time)
 
     def queue(self) -> AdmissionQueue:
+        """Return the stored queue; an empty one if there is none, or one of another release."""
         stored = self._get(QUEUE).get(QUEUE)
         if stored is None:
             return AdmissionQueue()
         return unpack(AdmissionQueue, stored.get("packed")) or AdmissionQueue()
 
     def store_queue(self, queue: AdmissionQueue) -> None:
+        """Store the queue that an admission pass has left, whatever is stored."""
         batch = self._client.batch()
         batch.set(self._client.document(QUEUE), {"packed": pack(queue)})
         commit(batch, "store the admission queue")
 
     def sweep_requests(self) -> SweepRequests:
+        """Return the times that the two methods below have noted."""
         stored = self._get(SWEEP).get(SWEEP)
         return read(SweepRequests, stored.to_dict()) if stored else SweepRequests()
 
     def note_sweep_requests(self, requested_at: datetime) -> None:
+        """Note that a sweep has published its requests to reconcile jobs."""
         self._note_sweep(requested_at=requested_at)
 
     def note_sweep_reached(self, reached_at: datetime) -> None:
+        """Note the time of a sweep's request that has been delivered."""
         self._note_sweep(reached_at=reached_at)
 
     def _note_sweep(self, **fields: datetime) -> None:
@@ -122,15 +145,17 @@ class JobQueries(Database):
         commit(batch, "note the requests of a sweep")
 
     def count_live(self) -> int:
+        """Return the number of live jobs."""
         return self._count(self._where(JOBS, ("is_live", "==", True)))
 
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
-        """Query by the narrowest condition of the filter, and compare its other conditions here.
+        """Return at most `limit` jobs, the newest first, from the position `after` on.
 
-        The index of that condition ends with the time and the document's name: the order of lists.
-        A query that finds too few jobs is followed by one for twice as many.
+        Queries by the narrowest condition of the filter `only`, and compares its other conditions
+        here. The index of that condition ends with the time and the document's name: the order of
+        lists. A query that finds too few jobs is followed by one for twice as many.
         """
         query = self._where(JOBS, *_indexed_conditions(only)).order_by(
             "created_at", direction=Query.DESCENDING
@@ -152,7 +177,12 @@ class JobQueries(Database):
         return tuple(found[:limit])
 
     def failing_replicas(self, jobs: Sequence[Job]) -> dict[str, tuple[Replica, ...]]:
-        """Let one query find the replicas of many jobs: the key names job and attempt."""
+        """Return the replicas of these jobs' current attempts that have failed several times in a
+        row, by job id.
+
+        One query finds those of many jobs: the key names job and attempt. Replicas below the job's
+        floor, the lowest VM generation that counts, are left out.
+        """
         by_key = {failing_key(job.job_id, job.attempt): job for job in jobs}
         keys = list(by_key)
         replicas = self._client.collection_group(REPLICAS)
@@ -174,9 +204,10 @@ class JobQueries(Database):
         return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
-        """Count each state by an aggregation of its own, all at the same time.
+        """Return how many jobs are in each state; with `label`, only jobs that have it.
 
-        Each costs one read per 1,000 index entries, at least one.
+        Trials of tuning jobs and deleted jobs do not count. Each state is counted by an aggregation
+        of its own, all at the same time. Each costs one read per 1,000 index entries, at least one.
         """
         conditions: list[tuple[str, str, object]] = [
             ("deleted_at", "==", None),
@@ -191,11 +222,17 @@ class JobQueries(Database):
             return dict(zip(JobState, pool.map(self._count, queries), strict=True))
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        """Return how many jobs were submitted at `moment` or later, in one of the two ways."""
         field = submission_time_field(through_api=through_api)
         return self._count(self._where(JOBS, (field, ">=", moment)))
 
     def owner_of_vm(self, name: str) -> VmOwner | None:
-        """Query by the hash in the name, which two jobs may share; then compare the whole name."""
+        """Return the job that decides about VMs of this name, and the job of the name.
+
+        Queries by the hash in the name, which two jobs may share; then compares the whole name. A
+        job that cannot be read owns every VM that is named after it. `job.machines`: the job keeps
+        its VMs for later ones, as a *machine set*, whose holder decides about them.
+        """
         vm_hash = job_hash_in(name)
         if vm_hash is None:
             return None
@@ -227,6 +264,7 @@ class JobQueries(Database):
 
 
 def _read_live(snapshots: Iterable[DocumentSnapshot[Any]]) -> LiveJobs:
+    """Return the jobs, and apart from them the ids of those that this release cannot read."""
     jobs = []
     unreadable = []
     for snapshot in snapshots:

@@ -1,5 +1,11 @@
 """Ledgers of jobs: their entries, and which of them have effects or notifications that are not
 confirmed.
+
+A ledger is the record of a job's events and decisions. An entry is *pending* until its effects,
+such as a request for VMs, have happened. An *end* is the entry of a member that ended in a round, a
+common start of the job's members; a *loss* is an end because the member's VM is gone.
+
+The part of the Store that flows, commands and the console read ledgers with.
 """
 
 from __future__ import annotations
@@ -30,22 +36,30 @@ MARK_TRIES: Final = 5
 
 
 class Ledgers(Database):
-    """See `trainmaster.ports.Store`."""
+    """Adapter of `trainmaster.ports.store.Ledgers`, whose docstrings are the contract.
+
+    Methods raise TemporaryError or PermanentError for errors of Firestore (`Database`), and
+    UnreadableError, a TemporaryError, for a document of another release.
+    """
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        """Return the entry with this key; None if there is none."""
         path = f"{ledger_path(job_id)}/{key}"
         snapshot = self._get(path).get(path)
         return read(LedgerEntry, snapshot.to_dict()) if snapshot else None
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        """Return all entries of the job, in the order of their commits."""
         return _in_order_of_commits(self._find(self._client.collection(ledger_path(job_id))))
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        """Return the entries with `at` not before `moment`, in the order of their commits."""
         return _in_order_of_commits(
             self._find(self._where(ledger_path(job_id), ("at", ">=", moment)))
         )
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
+        """Return the first `ENDS_READ` ends of members in this round, by rank and time."""
         query = (
             self._where(ledger_path(job_id), ("round", "==", round_key))
             .order_by("rank")
@@ -56,8 +70,11 @@ class Ledgers(Database):
         )
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """See the port. What was committed after the entry is decided by Firestore's times of the
-        commits, not by the times in the entries.
+        """Return the losses of this round that were committed after the entry with `entry_key`.
+
+        Only losses count that were reported at most `COMMIT_MAX` before the entry; the first
+        `LOSSES_READ` are read. What was committed after the entry is decided by Firestore's times
+        of the commits, not by the times in the entries.
         """
         path = f"{ledger_path(job_id)}/{entry_key}"
         entry = self._get(path, fields=["at", COMMITTED_AT]).get(path)
@@ -67,7 +84,7 @@ class Ledgers(Database):
         losses = self._where(
             ledger_path(job_id),
             ("round", "==", round_key),
-            ("rank", "==", 0),
+            ("rank", "==", 0),  # of an end by the loss of its machine
             ("ended_at", ">=", since),
         )
         return ends_of(
@@ -77,15 +94,20 @@ class Ledgers(Database):
         )
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
+        """Return the keys of the job's pending entries. Reads no field of them."""
         query = self._where(ledger_path(job_id), ("is_pending", "==", True)).select(["__name__"])
         return tuple(snapshot.id for snapshot in self._find(query))
 
     def count_pending(self, job_id: str) -> int:
+        """Return how many entries of the job are pending."""
         return self._count(self._where(ledger_path(job_id), ("is_pending", "==", True)))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
-        """See the port. What the loaded state includes is decided by comparing Firestore's times of
-        the commits with its time of the read. Equal times count as later.
+        """Return the keys of the job's pending entries: those that the loaded state includes, and
+        later ones.
+
+        Compares Firestore's times of the commits with its time of the read. Equal times count as
+        later. `loaded` is the result of `load_attempt`.
         """
         query = self._where(
             ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)
@@ -97,6 +119,7 @@ class Ledgers(Database):
         return PendingEntries(included, later, tokens)
 
     def is_pending(self, job_id: str, key: str) -> bool:
+        """Return whether the entry exists and is pending."""
         path = f"{ledger_path(job_id)}/{key}"
         snapshot = self._get(path, fields=["is_pending"]).get(path)
         return snapshot is not None and bool(snapshot.get("is_pending"))
@@ -108,8 +131,11 @@ class Ledgers(Database):
         at: datetime,
         tokens: Mapping[str, object] | None = None,
     ) -> None:
-        """Write only entries that are pending, as they were read: the time of an earlier
-        confirmation stays.
+        """Confirm the effects of these entries. Idempotent.
+
+        Writes only entries that are pending, as they were read: the time of an earlier confirmation
+        stays. `tokens`: those of `PendingEntries`, by key; without the token of every entry, all
+        are read again.
         """
         known = tokens or {}
         pending = {key: known[key] for key in keys if key in known}
@@ -140,14 +166,16 @@ class Ledgers(Database):
         }
 
     def jobs_with_pending(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have pending entries, sorted."""
         ledgers = self._client.collection_group(LEDGER)
         query = ledgers.where(filter=FieldFilter("is_pending", "==", True)).select(["job_id"])
         return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
-        """Write without a precondition.
+        """Note that the entry's notification was published. Idempotent.
 
-        Concurrent writers write the same values, except for the time, which nothing reads.
+        Writes without a precondition: concurrent writers write the same values, except for the
+        time, which nothing reads.
         """
         batch = self._client.batch()
         entry = self._client.document(f"{ledger_path(job_id)}/{key}")
@@ -156,6 +184,10 @@ class Ledgers(Database):
             commit(batch, f"confirm the notification of {job_id} {key}")
 
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        """Return at most `limit` entries of all jobs whose notifications are not confirmed.
+
+        Entries that this release cannot read are logged as errors and left out.
+        """
         ledgers = self._client.collection_group(LEDGER)
         query = ledgers.where(filter=FieldFilter(NOTIFICATION_PENDING, "==", True)).limit(limit)
         entries = (read_or_log(LedgerEntry, snapshot, "event") for snapshot in self._find(query))

@@ -2,6 +2,11 @@
 
 A `Loaded` has the state and a token for each document that was read: the time of its last write.
 The commit fails if a document has another token by then.
+
+The part of the Store that every event is decided with: load, decide (`core.rules`), commit. An
+*attempt* is one execution of the whole job, a *round* one common start of its members. The *floor*
+is the lowest VM generation that counts: VMs below it are outdated. A *machine set* is the VMs that
+a job keeps for the jobs after it.
 """
 
 from __future__ import annotations
@@ -55,9 +60,16 @@ EXPIRY_BATCH: Final = 500
 
 
 class States(Database):
-    """See `trainmaster.ports.Store`."""
+    """Adapter of `trainmaster.ports.store.States`, whose docstrings are the contract.
+
+    Methods raise TemporaryError or PermanentError for errors of Firestore (`Database`).
+    """
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        """Return the job, and the replica with the key `replica` if there is one.
+
+        None: there is no such job.
+        """
         paths = [job_path(job_id)]
         if replica:
             paths.append(f"{replicas_path(job_id)}/{replica}")
@@ -68,6 +80,11 @@ class States(Database):
         return self._with_machines(_to_loaded(job, list(documents.values()), whole=False))
 
     def load_attempt(self, job_id: str, *, if_needed: bool = False) -> Loaded | None:
+        """Return the job and all replicas of its attempt, as of the moment when the job was read.
+
+        None: there is no such job. `if_needed`: without the replicas if no decision about this job
+        needs them.
+        """
         job = self._get(job_path(job_id)).get(job_path(job_id))
         if job is None:
             return None
@@ -94,6 +111,7 @@ class States(Database):
         )
 
     def kept_machines(self) -> tuple[LoadedSet, ...]:
+        """Return the machine sets that no job uses now, in the order of their holders' ends."""
         query = self._where(MACHINE_SETS, ("state", "==", SetState.KEPT.value))
         kept = [
             LoadedSet(read(MachineSet, snapshot.to_dict()), snapshot.update_time)
@@ -109,6 +127,11 @@ class States(Database):
         change: Change,
         admission_token: AdmissionToken | None = None,
     ) -> None:
+        """Write the ledger entry and the changed documents in one atomic step, or nothing.
+
+        Raises AlreadyRecordedError if there is an entry of this key, and ConflictError if a
+        document is not as it was loaded, or if another commit has used an admission token since.
+        """
         tokens = loaded.tokens if loaded else {}
         job = change.job or (loaded.state.job if loaded else None)
         expire_at = entry.at + HISTORY_KEPT
@@ -150,6 +173,7 @@ class States(Database):
             ) from None
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
+        """Return how many replicas of the attempt, not below the floor, have ever been ready."""
         conditions = (
             ("attempt", "==", attempt),
             ("ever_ready", "==", True),
@@ -158,21 +182,23 @@ class States(Database):
         return self._count(self._where(replicas_path(job_id), *conditions))
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        """Return how many replicas of the attempt are in one of these states."""
         values = [state.value for state in states]
         return self._count(
             self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values))
         )
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
+        """Return how many members, not below the floor, are ready for this round."""
         replicas = self._where(
             replicas_path(job_id), ("ready_for", "==", round_key), ("vm_generation", ">=", floor)
         )
         return self._count(replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
-        """Write in batches, in the order of the documents' names.
+        """Let Firestore delete the job's ledger entries and replicas after `at`.
 
-        A repetition writes the same again.
+        Writes in batches, in the order of the documents' names. A repetition writes the same again.
         """
         for collection in (ledger_path(job_id), replicas_path(job_id)):
             query = (
@@ -193,7 +219,11 @@ class States(Database):
 def _to_loaded(
     job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool
 ) -> Loaded:
-    """Return the state that these documents store. `whole`: they are all replicas of the job."""
+    """Return the state that these documents store. `whole`: they are all replicas of the job.
+
+    `recall` lets members that completed in an earlier round, and replicas below the floor, wait for
+    another VM: no document of theirs is written for it.
+    """
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:

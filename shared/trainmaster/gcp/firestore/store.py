@@ -4,8 +4,9 @@
                                            was submitted, `owner` and `submitted_at` or
                                            `api_submitted_at`
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ready_for`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`,
-                                           `is_notification_pending` if open
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, its event and decision as JSON text,
+                                           `committed_at`, `is_pending`, `is_notification_pending`
+                                           if open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     capacity/{zone and machine kind}       Outcome
@@ -24,6 +25,8 @@ depends on the exact time.
 A change is one batched write. Its preconditions are the update times that were read, and that the
 ledger entry does not exist yet. There are no transactions and no locks: on a contended document
 that is several times faster, and as correct.
+
+This module has the small parts, leases and incidents, and puts all parts together.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ from trainmaster.gcp.firestore.states import States
 from trainmaster.ports import Lease, Orphan, Rejection
 
 LEASES: Final = "leases"
+"""Name of a collection, as are the three below."""
 REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 CAPACITY: Final = "capacity"
@@ -65,12 +69,18 @@ same VMs.
 class Leases(Database):
     """Leases on work: the holder of a lease does the work alone, until it expires.
 
-    See `trainmaster.ports.Store`.
+    Adapter of `trainmaster.ports.store.Leases`, whose docstrings are the contract. `holder` is the
+    id of the message that the holder handles; empty: unknown.
     """
 
     def take_lease(
         self, name: str, now: datetime, expires_at: datetime, holder: str = ""
     ) -> Lease | None:
+        """Return the lease. None: another holder has it, and it has not expired at `now`.
+
+        A holder may take its own lease again: Pub/Sub redelivers the message of a process that has
+        died under the same id.
+        """
         path = f"{LEASES}/{name}"
         snapshot = self._get(path).get(path)
         if snapshot is None:
@@ -82,9 +92,11 @@ class Leases(Database):
         return self._write_lease(name, holder, expires_at, snapshot.update_time)
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        """Return the lease with a later end. None: another holder has taken it meanwhile."""
         return self._write_lease(lease.name, lease.holder, expires_at, lease.token)
 
     def release_lease(self, lease: Lease) -> None:
+        """Release the lease. Does nothing if another holder has taken it."""
         batch = self._client.batch()
         option = self._client.write_option(last_update_time=lease.token)
         batch.delete(self._client.document(f"{LEASES}/{lease.name}"), option)
@@ -109,7 +121,9 @@ class Leases(Database):
 
 class Incidents(Database):
     """Stored facts that belong to no job: rejected submissions, orphans (VMs whose job does not
-    exist), and outcomes of requests for VMs. See `trainmaster.ports.Store`.
+    exist), and outcomes of requests for VMs.
+
+    Adapter of `trainmaster.ports.store.Incidents`, whose docstrings are the contract.
     """
 
     def __init__(self, client: Client) -> None:
@@ -118,9 +132,13 @@ class Incidents(Database):
         """The outcomes that this process wrote last."""
 
     def reject(self, rejection: Rejection) -> None:
+        """Store the rejection. Idempotent by its key."""
         self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
 
     def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
+        """Return at most `limit` rejections: the newest first of all sources; or those of one
+        source, such as an uploaded file, in any order.
+        """
         if source is None:
             query = self._client.collection(REJECTIONS).order_by("at", direction="DESCENDING")
         else:
@@ -130,21 +148,26 @@ class Incidents(Database):
         )
 
     def report_orphan(self, orphan: Orphan) -> None:
+        """Store the orphan. Idempotent by instance id: the first report stays."""
         self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
 
     def orphans(self) -> tuple[Orphan, ...]:
+        """Return all orphans that were reported and not forgotten."""
         return tuple(
             read(Orphan, snapshot.to_dict())
             for snapshot in self._find(self._client.collection(ORPHANS))
         )
 
     def forget_orphan(self, instance_id: str) -> None:
+        """Delete the report of the orphan. Idempotent."""
         batch = self._client.batch()
         batch.delete(self._client.document(f"{ORPHANS}/{instance_id}"))
         commit(batch, f"forget orphan {instance_id}")
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Overwrite the stored outcome.
+        """Overwrite the stored outcome of this zone and kind of machine.
+
+        An outcome that this process wrote less than `NOTED_FOR` ago is not written again.
 
         Two that are written in the wrong order are only moments apart, which does no harm.
         """
@@ -157,16 +180,19 @@ class Incidents(Database):
         self._noted[outcome.key] = outcome
 
     def outcomes(self, keys: Sequence[tuple[str, str]]) -> tuple[Outcome, ...]:
+        """Return the stored outcomes with these keys, pairs of zone and kind of machine."""
         snapshots = self._get(*(_outcome_path(key) for key in keys)).values() if keys else ()
         return tuple(read(Outcome, snapshot.to_dict()) for snapshot in snapshots)
 
     def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
+        """Return the outcomes of `since` and later in which no VM was created."""
         snapshots = self._find(self._where(CAPACITY, ("at", ">=", since)))
         outcomes = (read(Outcome, snapshot.to_dict()) for snapshot in snapshots)
         return tuple(outcome for outcome in outcomes if not outcome.is_created)
 
 
 def _outcome_path(key: tuple[str, str]) -> str:
+    # The text of a kind may have slashes and be longer than the id of a document.
     zone, kind = key
     return f"{CAPACITY}/{zone}-{hashlib.sha256(kind.encode()).hexdigest()[:16]}"
 

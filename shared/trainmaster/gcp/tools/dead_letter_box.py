@@ -140,7 +140,10 @@ class DeadLetterBox:
         return ReplayResult(tuple(done), tuple(kept))
 
     def drop(self, ids: Sequence[str] | None) -> tuple[DeadLetter, ...]:
-        """Delete the letters, and return them. `ids` None: all."""
+        """Delete the letters, and return them. `ids`: message ids; None: all.
+
+        Raises PermanentError for an id that no letter has.
+        """
         with self._pull_all() as letters:
             chosen = _choose(letters, ids)
             if chosen:
@@ -177,6 +180,7 @@ class DeadLetterBox:
                     )
 
     def _pull(self) -> Sequence[ReceivedMessage]:
+        """Return the next messages; none if the subscription sent nothing for `PULL_S`."""
         with _dead_letter_errors():
             try:
                 response = self._subscriber.pull(
@@ -192,6 +196,9 @@ class DeadLetterBox:
 
 
 def _letter(message: PubsubMessage) -> DeadLetter:
+    """Return the letter that a pulled message is. `cut` is the size before the function cut its
+    data.
+    """
     attributes = dict(message.attributes)
     moved_from = attributes.get(MOVED_FROM)
     if moved_from:
@@ -252,6 +259,7 @@ def _choose(
 
 @contextmanager
 def _dead_letter_errors() -> Iterator[None]:
+    """Raise our errors for Google's; a missing subscription is one of its own."""
     with google_errors("dead letters", _translate):
         yield
 

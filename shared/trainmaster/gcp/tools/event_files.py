@@ -15,16 +15,18 @@ from trainmaster.gcp.retries import CALL
 from trainmaster.gcp.storage_objects import read_part
 
 FIELDS: Final = "items(name,size,generation,crc32c),nextPageToken"
+"""The fields of the response that are read; Cloud Storage sends no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An object in Cloud Storage."""
+    """An object in Cloud Storage, as it was when the folder was listed."""
 
     uri: str
     size: int
     """In bytes."""
     generation: int
+    """Number of this content of the object; an object that is replaced gets another one."""
     crc32c: str
     """Checksum of the whole, in base64, as Cloud Storage has it."""
 
@@ -38,7 +40,8 @@ class EventFiles:
     def list(self, folder: str) -> Iterator[StoredFile]:
         """Yield all objects below `gs://BUCKET/FOLDER/`.
 
-        Raises PermanentError if there is no such bucket.
+        Raises PermanentError if there is no such bucket, or no permission, and TemporaryError if
+        Cloud Storage does not answer.
         """
         bucket, _, prefix = folder.removeprefix("gs://").partition("/")
         with google_errors(f"list {folder}"):

@@ -98,6 +98,9 @@ class Inspection:
         """Services that did not answer, which are not called again: many checks would wait for each
         of them.
         """
+        """Services that did not answer, which are not called again: many checks would wait for each
+        of them.
+        """
 
     def google_time(self) -> datetime:
         """Return the clock of Google's server, to the second.
@@ -129,6 +132,9 @@ class Inspection:
         ask: Callable[[str, Sequence[str]], frozenset[str]],
         permissions: Sequence[str],
     ) -> frozenset[str]:
+        """Call a method of ProjectAccess with the caller's token, and turn its errors into
+        InspectionError.
+        """
         try:
             return ask(self._token, permissions)
         except UnknownTokenError:
@@ -304,6 +310,7 @@ class Inspection:
         return self._find("iam", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
 
     def _pubsub(self, path: str) -> Json | None:
+        """Return a topic, subscription or schema of the project. None: it does not exist."""
         return self._find("pubsub", f"/v1/projects/{self.project}/{path}")
 
     def _find(self, service: str, path: str) -> Json | None:
@@ -362,6 +369,7 @@ def _disabled_api(message: str) -> str:
 
 
 def _function_of(item: Json) -> DeployedFunction:
+    """Return a function of the list that Cloud Functions returned."""
     messages = [str(message.get("message", "")) for message in item.get("stateMessages", ())]
     return DeployedFunction(
         name=_short(item["name"]),
@@ -372,6 +380,7 @@ def _function_of(item: Json) -> DeployedFunction:
 
 
 def _quotas_of(resource: Json) -> tuple[Quota, ...]:
+    """Return the quotas of a region or project; none if Google shows none."""
     return tuple(
         Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ())
     )

@@ -17,14 +17,16 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
 
 TIMEOUT_S: Final = 60.0
+"""Longest time of one request."""
 PAUSES_S: Final = (1.0, 2.0, 4.0)
 """Pauses before the retries of a call."""
 _INVALID: Final = 400
 _TRANSIENT: Final = (429, 500, 502, 503, 504)
+"""HTTP statuses after which a call is repeated: too many requests, and errors of servers."""
 
 
 class JobsApi:
-    """The API of one project. `endpoint`: its address."""
+    """The API of one project. `endpoint`: its address, `https://HOST`."""
 
     def __init__(self, project: str, endpoint: str) -> None:
         self._project = project

@@ -62,6 +62,7 @@ class PriceCatalogue:
 
 
 def _client(project: str, endpoint: str, api_key: str) -> billing_v1.CloudCatalogClient:
+    """Return a client with the API key, or with the credentials of the process."""
     if api_key and not endpoint:
         options = ClientOptions(api_key=api_key)
         return billing_v1.CloudCatalogClient(client_options=options, transport="rest")
@@ -71,6 +72,10 @@ def _client(project: str, endpoint: str, api_key: str) -> billing_v1.CloudCatalo
 
 
 def _sku(listed_sku: Any) -> Sku:
+    """Return the effective price of a SKU, with its tiers: prices that depend on the amount used.
+
+    All rates of a SKU have one currency.
+    """
     # Without a time range, the catalogue returns the price that is effective now. Source:
     # ListSkusRequest.
     expression = listed_sku.pricing_info[-1].pricing_expression

@@ -25,11 +25,15 @@ from trainmaster.gcp.retries import CALL, CALL_S
 Json = dict[str, Any]
 
 UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
+"""What `put` replaces of a schedule that exists."""
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def publication(project: str, attributes: Json, topic: str, data: bytes) -> Json:
-    """Return the target of a schedule that publishes its job file, with these attributes."""
+    """Return the target of a schedule that publishes its job file.
+
+    `topic`: its name without the project. `data`: the job file. `attributes`: those of the message.
+    """
     return {
         "pubsubTarget": {
             "topicName": f"projects/{project}/topics/{topic}",
@@ -40,8 +44,10 @@ def publication(project: str, attributes: Json, topic: str, data: bytes) -> Json
 
 
 def api_call(project: str, api: str, account: str, data: bytes) -> Json:
-    """Return the target of a schedule that creates its job through the API, as a service
-    account.
+    """Return the target of a schedule that creates its job through the API, as a service account.
+
+    `api`: the address of the installation's API. `account`: e-mail address of the service account.
+    `data`: the job file.
     """
     return {
         "httpTarget": {
@@ -69,7 +75,11 @@ def scheduler_job(parent: str, name: str, cron: str, time_zone: str, target: Jso
 
 
 class CloudScheduler:
-    """`endpoint`: one that needs no credentials, for tests; empty: Google's."""
+    """The schedules of a project, for `trainmaster schedule`.
+
+    `endpoint`: one that needs no credentials, for tests; empty: Google's. Methods raise
+    TemporaryError or PermanentError.
+    """
 
     def __init__(self, endpoint: str = "") -> None:
         self._endpoint = endpoint
@@ -123,6 +133,7 @@ class CloudScheduler:
 
 
 def _as_json(job: scheduler_v1.Job) -> Json:
+    """Return the fields that are set, under the names of the REST API."""
     fields: Json = json.loads(scheduler_v1.Job.to_json(job, use_integers_for_enums=False))
     return {key: value for key, value in fields.items() if value not in ("", None)}
 

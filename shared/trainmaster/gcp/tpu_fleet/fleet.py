@@ -83,6 +83,7 @@ class TpuFleet:
         tpu_zones: Sequence[str] = (),
         zones: Sequence[str] = (),  # noqa: ARG002 - the port's
     ) -> tuple[Vm, ...]:
+        """Return the job's TPU nodes in `tpu_zones`, in any state."""
         label = job_label(job_id)
         vms: list[Vm] = []
         unreachable: list[str] = []
@@ -104,6 +105,7 @@ class TpuFleet:
         self,
         zones: Sequence[str] = (),  # noqa: ARG002 - the port's
     ) -> tuple[LabelledVm, ...]:
+        """Return all TPU nodes with any job's label, in any state, with their creation times."""
         with tpu_errors("list the TPU nodes of all jobs"):
             return complete(*self._listing.in_all_zones())
 
@@ -124,6 +126,9 @@ class TpuFleet:
         return outcome
 
     def delete(self, vm: Vm) -> bool:
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
+        deleted.
+        """
         with tpu_errors(f"delete {vm.name}"):
             if not vm.instance_id.isdigit():
                 return self._queued_resources.delete(

@@ -140,17 +140,20 @@ GPU_NAMES: Final = {name.upper().replace("-", "_"): name for name in GPUS}
 Source: the service's enum, and Vertex AI's for later types.
 """
 ACCELERATOR_TYPES: Final = (*GPU_NAMES, *TPU_TYPES)
+"""All values of `acceleratorConfig.type` in AI Platform's format."""
 GPU_COUNTS: Final = {name: GPUS[gpu].counts for name, gpu in GPU_NAMES.items() if GPUS[gpu].counts}
 """GPU that can be attached, in the API's spelling → column → valid counts.
 
 A column is the largest number of vCPUs of the n1 machines for which it holds.
 """
 _API_NAMES: Final = {gpu: name for name, gpu in GPU_NAMES.items()}
+"""Compute Engine's spelling of a GPU → the API's."""
 BUILT_IN_GPUS: Final = {
     name: Gpu(_API_NAMES[machine.gpu.type], machine.gpu.count)
     for name, machine in MACHINE_TYPES.items()
     if machine.gpu
 }
+"""Machine type that has GPUs → which, and how many."""
 N1_MACHINES: Final = {
     name: machine.vcpus for name, machine in MACHINE_TYPES.items() if machine.family.attaches_gpus
 }
@@ -162,6 +165,8 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
     vcpus = N1_MACHINES.get(machine_type)
     if vcpus is None or gpu_type not in GPU_COUNTS:
         return ()
+    # Google's table has a column for each range of vCPUs, named by its largest number. The GPUs of
+    # some types can be attached to the largest n1 machines of one kind only.
     column = min(limit for limit in GPU_COUNTS[gpu_type] if vcpus <= limit)
     is_only_for_highcpu = (
         column == N1_MACHINES["n1-highcpu-64"] and GPUS[GPU_NAMES[gpu_type]].only_highcpu_at_64

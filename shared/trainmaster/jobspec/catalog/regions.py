@@ -59,6 +59,7 @@ _ZONE_LETTERS: Final = {
 
 
 def _zones(region: str, letters: str) -> tuple[str, ...]:
+    """Return the full names of the zones with these letters."""
     return tuple(f"{region}-{letter}" for letter in letters)
 
 

@@ -1,7 +1,8 @@
 """The runtimes that `runtimeVersion` selects: the current ones, and those that replace past ones.
 
-The service supported each version for twelve months; its last was 2.11 with Python 3.7. A job that
-names a past version gets the current TensorFlow, and `describe` shows the substitution.
+*The service* is AI Platform Training, which Trainmaster succeeds. It supported each version for
+twelve months; its last was 2.11 with Python 3.7. A job that names a past version gets the current
+TensorFlow, and `describe` shows the substitution.
 
 Images are Google's current ones. Source: "Choose an image", Deep Learning VM documentation
 (2026-04). All TensorFlow families there are past their end, so TensorFlow is installed on the CUDA
@@ -98,7 +99,9 @@ RUNTIMES: Final = {
         packages=with_service_packages("scikit-learn==1.9.*"),
     ),
 }
+"""Value of `runtimeVersion` → the runtime."""
 RUNTIME_DEFAULT: Final = "2.21"
+"""Runtime of a job that names none."""
 TPU_PYTHON: Final = "3.10"
 """Python of Cloud TPU's software versions, which are Ubuntu 22.04.
 

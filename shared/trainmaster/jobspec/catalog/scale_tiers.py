@@ -1,4 +1,5 @@
-"""The scale tiers: predefined clusters.
+"""The scale tiers: predefined clusters of AI Platform Training, *the service*. A job names one in
+`scaleTier`, or CUSTOM and its machines.
 
 Source: the service's table of tiers; the numbers of replicas also from its notebooks extension and
 logs of real jobs.

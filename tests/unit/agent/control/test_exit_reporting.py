@@ -1,5 +1,9 @@
 """Reporting the exit of a program that was asked to save: after the maintenance event, or when the
 VM shuts down.
+
+A `ScriptedVm` has a real agent, whose surroundings are scripted: each word of its history happens,
+and each of its facts is something that the agent has done, about an incarnation (an execution of
+the program) by its number.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from trainmaster.agent.control.exit_reporter import DELAY_S
 
 HISTORY = (RUN, SET_UP, PREEMPTED, PROGRAM_ENDS)
 FACTS = ["ready 1", "start 1", "save", "preemption 1"]
+"""What the agent does in that history: the report of the exit is still to come."""
 
 
 def test_exit_after_preemption_is_reported_after_a_delay() -> None:

@@ -1,6 +1,11 @@
 """A launcher whose ranks have exited 0, and which waits for those of other machines.
 
-The launchers are real processes: scripts with their names, whose ranks use CPU time as ranks do.
+A launcher such as torchrun starts the ranks (training processes) of its machine, and ends only when
+those of all machines have ended. Under `has_left_peers`, its ranks have succeeded and it only waits
+for others, so that its own end by a lost peer is no failure.
+
+The launchers here are real processes: scripts with their names, whose ranks use CPU time as ranks
+do. By it, a rank is told from a helper process.
 """
 
 from __future__ import annotations
@@ -19,7 +24,8 @@ from trainmaster.agent.reporting.serial_console import Console
 
 WORK = "import time\nwhile time.process_time() < 0.6: pass\n"
 HELPER = "import platform\n"
-LAUNCHER = """
+LAUNCHER = """\
+# Starts a process for each argument, its source; waits for those that do not sleep.
 import subprocess, sys, time
 for source in sys.argv[1:]:
     rank = subprocess.Popen([sys.executable, "-c", source])

@@ -1,3 +1,5 @@
+"""Network traffic of a machine, in bytes, from /proc/net/dev and the cards in /sys/class/net."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,10 +10,12 @@ HEAD = "Inter-|   Receive |  Transmit\n face |bytes packets errs|bytes packets e
 
 
 def a_line(name: str, received: int, sent: int) -> str:
+    """Return the line of an interface. Of its 16 numbers, the first and the ninth are bytes."""
     return f"{name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n"
 
 
 def write(root: Path, *lines: str, cards: tuple[str, ...] = ()) -> None:
+    """Write the files of a machine. `cards`: interfaces that have a device, so are not virtual."""
     (root / "proc/net").mkdir(parents=True)
     (root / "proc/net/dev").write_text(HEAD + "".join(lines))
     for card in cards:

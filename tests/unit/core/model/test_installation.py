@@ -17,6 +17,7 @@ from trainmaster_emulators.process.state import ROOT
 
 VARIABLES = ROOT / "infra" / "variables.tf"
 LONGEST = "a1234567890"
+"""A name of eleven characters, the most that a name may have."""
 NAMES = ("", "aa", "aab", "1a", "staging", "staging2", LONGEST)
 WRONG = ("a", "my-team", "Staging", "team_a", "é" * 3, " ab", "ab\n", LONGEST + "1")
 
@@ -25,9 +26,10 @@ def test_installation_without_a_name_has_names_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for value in (None, ""):
-        monkeypatch.setenv(VARIABLE, value) if value is not None else monkeypatch.delenv(
-            VARIABLE, raising=False
-        )
+        if value is None:
+            monkeypatch.delenv(VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(VARIABLE, value)
         for name in ("trainmaster-upload", "trainmaster", "tm-", "(default)", "-nightly"):
             assert name_in_installation(name) == name
         assert vm_name("digits_1", CHIEF).startswith("tm-digits-1-")
@@ -57,6 +59,7 @@ def test_no_name_of_an_installation_is_the_beginning_of_one_of_another() -> None
 def test_vms_have_legal_names_that_no_other_installation_takes_for_its_own(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The longest name of a replica, and below that of a job.
     replica_id = ReplicaId(TaskType.EVALUATOR, 99_999)
     vms = {}
     for installation in NAMES:

@@ -22,10 +22,17 @@ PRICES: tuple[PriceClass, ...] = (
     OnDemand(),
     Reserved("mine"),
     Spot(),
-    Spot(3),
-    Spot(3, Reserved("mine")),
+    Spot(losses_max=3),
+    Spot(losses_max=3, then=Reserved("mine")),
     FlexStart(),
 )
+
+
+TWO_SPOT_VMS = Spot(losses_max=2)
+"""After the second loss, VMs are bought on demand."""
+SPOT_THEN_RESERVED = Spot(losses_max=2, then=Reserved("mine"))
+ONLY_SPOT = Spot(losses_max=None, then=Reserved("mine"))
+"""No number of losses is too many."""
 
 
 @pytest.mark.parametrize(
@@ -33,9 +40,9 @@ PRICES: tuple[PriceClass, ...] = (
     [
         (OnDemand(), (OnDemand(),)),
         (Spot(), (Spot(),)),
-        (Spot(2), (Spot(2), OnDemand())),
-        (Spot(2, Reserved("mine")), (Spot(2, Reserved("mine")), Reserved("mine"))),
-        (Spot(None, Reserved("mine")), (Spot(None, Reserved("mine")),)),
+        (TWO_SPOT_VMS, (TWO_SPOT_VMS, OnDemand())),
+        (SPOT_THEN_RESERVED, (SPOT_THEN_RESERVED, Reserved("mine"))),
+        (ONLY_SPOT, (ONLY_SPOT,)),
     ],
 )
 def test_replica_gets_each_price_of_its_purchase_in_order(

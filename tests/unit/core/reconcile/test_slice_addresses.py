@@ -1,4 +1,10 @@
-"""Slices with peers start an incarnation when all of them run, and get the addresses of all."""
+"""Slices with peers start an incarnation when all of them run, and get the addresses of all.
+
+A slice is a TPU machine of several hosts, here a replica. Its address is known only when it runs,
+and changes when it is replaced. So a slice is created *held*: its agents start no program before a
+directive with the addresses of all slices. An incarnation is one execution of a program; a *round*
+is a common start of all members. Rounds, incarnations and VM generations count from 1.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +28,12 @@ from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 TPU = Tpu("v5litepod-16", "r", hosts=4)
 TWO_SLICES = (TaskGroup(TaskType.WORKER, 2, "", tpu=TPU),)
 WITH_CHIEF_VM = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), *TWO_SLICES)
-HOLD = Directive(1, 1, DirectiveAction.HOLD)
-HOLD_2 = Directive(1, 2, DirectiveAction.HOLD)
-ADDRESS_0, ADDRESS_1, NEW_ADDRESS_1 = "10.0.0.1", "10.0.1.1", "10.0.2.1"
+HOLD = Directive(attempt=1, incarnation=1, action=DirectiveAction.HOLD)
+HOLD_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
+ADDRESS_0 = "10.0.0.1"
+ADDRESS_1 = "10.0.1.1"
+NEW_ADDRESS_1 = "10.0.2.1"
+"""That of the slice which replaces worker 1."""
 RUN = Directive(1, 1, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
 
 
@@ -33,16 +42,17 @@ def job_of(groups: tuple[TaskGroup, ...], job_state: JobState = JobState.RUNNING
 
 
 def a_slice(replica_id: ReplicaId, address: str, **changes: object) -> Vm:
+    """Return a slice that runs its first incarnation, with these changes."""
     name = vm_name("digits_1", replica_id)
     vm = Vm(
         name,
-        "us-central1-a",
-        "1001",
-        VmStatus.RUNNING,
-        replica_id,
-        1,
-        RUN,
-        "1",
+        zone="us-central1-a",
+        instance_id="1001",
+        status=VmStatus.RUNNING,
+        replica_id=replica_id,
+        vm_generation=1,
+        directive=RUN,
+        fingerprint="1",
         is_tpu=True,
         address=address,
     )
@@ -54,6 +64,7 @@ SECOND = a_slice(WORKER_1, ADDRESS_1)
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
+    """Return what is to be done so that these VMs become those that the state desires."""
     return plan(state, vms, at(100)).steps
 
 
@@ -106,9 +117,7 @@ def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
 def test_members_get_all_addresses_in_rank_order_when_all_slices_run() -> None:
     held = [replace(SECOND, directive=HOLD), replace(FIRST, directive=HOLD)]
     assert set(steps(begun(), *held)) == {Direct(vm, RUN) for vm in held}
-    chief = Vm(
-        vm_name("digits_1", CHIEF), "us-central1-a", "1001", VmStatus.RUNNING, CHIEF, 1, HOLD, "1"
-    )
+    chief = a_slice(CHIEF, "", directive=HOLD, is_tpu=False)
     assert Direct(chief, RUN) in steps(begun(WITH_CHIEF_VM), chief, *held)
 
 

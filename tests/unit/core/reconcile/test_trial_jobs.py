@@ -1,4 +1,8 @@
-"""The job of a trial, the environment of its program, and what a resumed tuning job begins with."""
+"""The job of a trial, the environment of its program, and what a resumed tuning job begins with.
+
+A tuning job runs a job for each trial, an assignment of values to its parameters. In the letters of
+`a_tuning_job`, each is a trial: q is queued, s succeeded, f failed.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from trainmaster.core.model.tuning import EarlierTrial, Trial, Tuning
 from trainmaster.core.reconcile.trial_jobs import results_to_resume, trial_job
 
 TRIAL = Trial(1, ("0.01", "2"))
+"""The values are those of the parameters learning rate and layers."""
 
 
 def test_every_role_of_a_trial_gets_its_values_and_its_directory() -> None:
@@ -124,6 +129,7 @@ def test_results_to_resume_are_earlier_results_and_own_successful_trials() -> No
 
 
 def test_results_to_resume_are_the_latest_that_fit_into_a_ledger_entry() -> None:
+    """Of 30 results of 10 KB each, the latest 20 fit into `EARLIER_BYTES_MAX`, 200 KB."""
     prompt = Parameter("prompt", ParameterKind.CATEGORICAL, choices=("x" * 9_998, "y" * 9_998))
     earlier = tuple(
         EarlierTrial((prompt.choices[number % 2],), number / 100) for number in range(30)

@@ -20,6 +20,7 @@ from trainmaster.core.reporting.job_log import Severity, service_lines
 from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
+"""100 s after the submission, at 03:01:40."""
 BEGINS = TrialSuggested("digits_1", 2, ("0.01", "2"), NOW)
 SUCCEEDS = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, Measurement(0.5, 100))
 WITHOUT_METRIC = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW)
@@ -29,6 +30,7 @@ FAILS = TrialEnded(
 
 
 def an_entry(job: Job, event: Event) -> LedgerEntry:
+    """Return the ledger entry with the event, as the rules judge it."""
     state = State(job, (), whole=True)
     return LedgerEntry(
         job.job_id,
@@ -64,7 +66,8 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
     ids=["begins", "succeeds", "succeeds without a metric", "fails"],
 )
 def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, message: str) -> None:
-    (line,) = service_lines(an_entry(a_tuning_job("r"), event))
+    with_a_running_trial = a_tuning_job("r")
+    (line,) = service_lines(an_entry(with_a_running_trial, event))
     assert (line.severity, line.message) == (severity, message)
 
 
@@ -91,6 +94,7 @@ def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
 
 
 def test_end_of_a_tuning_job_names_its_best_trial_before_the_lines_of_every_job() -> None:
+    """Four trials have succeeded (s); trial 4 has the metric 0.4."""
     lines = service_lines(an_entry(a_tuning_job("ssss"), TuningEnded("digits_1", NOW)))
     best = "the best is trial 4 with training/hptuning/metric 0.4 at step 100"
     assert [line.message for line in lines] == [

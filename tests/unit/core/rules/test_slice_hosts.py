@@ -1,5 +1,9 @@
 """A slice of several hosts is one replica: ready or completed when all hosts are, failed when one
 is.
+
+A slice is a TPU machine. Each of its hosts has an agent, which reports by itself. A *round* is a
+common start of a job's members, here of the slice alone; after a failure the next one is *held*
+until all hosts are ready again. Its key is attempt and number, such as `1-2`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from trainmaster.core.rules.judge import judge
 
 SLICE = ReplicaId(TaskType.CHIEF, 0)
 HOSTS = 4
+SOME_ORDERS = list(permutations(range(HOSTS)))[::5]
+"""Every fifth order of the hosts."""
 PLAN = a_plan(
     groups=(
         TaskGroup(
@@ -31,11 +37,14 @@ PLAN = a_plan(
 )
 
 
-def a_slice(job_state: JobState = JobState.RUNNING, **replica: object) -> State:
-    return State(a_job(job_state, PLAN), (replace(Replica(1, SLICE), **replica),), whole=True)  # type: ignore[arg-type]
+def a_slice(job_state: JobState = JobState.RUNNING, **fields: object) -> State:
+    """Return a job with the slice as its only replica, which has these fields."""
+    replica = replace(Replica(1, SLICE), **fields)  # type: ignore[arg-type]
+    return State(a_job(job_state, PLAN), (replica,), whole=True)
 
 
 def of_host(host: int, event: Event) -> Event:
+    """Return the event as this host of the slice reports it."""
     return replace(event, subject=replace(event.subject, host=host))  # type: ignore[union-attr, arg-type]
 
 
@@ -49,7 +58,7 @@ def after(state: State, *events: Event) -> State:
     return state
 
 
-@pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
+@pytest.mark.parametrize("order", SOME_ORDERS)
 def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitions(
     order: tuple[int, ...],
 ) -> None:
@@ -60,7 +69,7 @@ def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitio
     assert complete.replicas[0].state is ReplicaState.RUNNING
 
 
-@pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
+@pytest.mark.parametrize("order", SOME_ORDERS)
 def test_slice_completes_when_the_last_host_exits_0(order: tuple[int, ...]) -> None:
     done = [of_host(host, exited(SLICE, 0)) for host in order]
     partly_done = after(a_slice(state=ReplicaState.RUNNING), *done[:-1], *done[:-1])
@@ -86,7 +95,7 @@ def test_slice_is_ready_for_the_next_round_when_all_its_hosts_are() -> None:
         of_host(1, exited(SLICE, 0)),
         of_host(2, exited(SLICE, 1)),
     )
-    reports = [of_host(host, ready(SLICE, 2)) for host in range(HOSTS)]
+    reports = [of_host(host, ready(SLICE, incarnation=2)) for host in range(HOSTS)]
     waiting = after(stopped, *reports[:-1])
     (replica,) = waiting.replicas
     assert (replica.state, replica.ready_for, replica.hosts_done) == (

@@ -1,4 +1,8 @@
-"""Notes about successes that look like none: the state stays SUCCEEDED."""
+"""Notes about successes that look like none: the state stays SUCCEEDED.
+
+The primary, here the chief, exits 0. The agent reports how far the program came by its own output,
+how long it ran, and the end of its output (`tail`).
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ def success(
 
 
 def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
+    """Return the notes of the decision. `state` None: of a job whose other replicas are unknown."""
     decision = judge(state or replace(a_state(), whole=False), event, NOW)
     assert isinstance(decision.action, SucceedJob)
     return decision.action.notes
@@ -95,7 +100,7 @@ def test_members_that_still_ran_are_named_beside_an_early_end() -> None:
 
 
 def test_notes_are_stored_and_part_of_the_decision() -> None:
-    state = replace(a_state(), whole=False)
+    state = replace(a_state(), whole=False)  # the other replicas were not loaded
     decision = judge(state, success(EARLY), NOW)
     assert decision.text == (
         "chief 0 is the primary and exited 0. But: ended at 25 % of its own progress"

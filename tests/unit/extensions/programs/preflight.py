@@ -1,4 +1,9 @@
-"""A machine whose memory has failed is unfit; one whose memory is sound is not."""
+"""A machine whose memory has failed is unfit; one whose memory is sound is not.
+
+The test of the extension guide runs this program with the product as the guide's example changes
+it: with one more check before the first program of a VM (the preflight), which reads
+/proc/meminfo.
+"""
 
 import os
 import tempfile

@@ -12,6 +12,7 @@ from trainmaster.wiring.folders import job_of_folder
 
 
 def answer_to(text: str) -> Answer:
+    """Return the answer to a task file, which has the job file that the task means."""
     document = parse_document(text.encode(), "task.yaml")
     tool = tool_of(document)
     assert tool, "the file is not recognised"
@@ -30,4 +31,5 @@ def _submitted(job_file: dict[str, Any]) -> dict[str, Any]:
 
 
 def notes_of(text: str) -> dict[str, str]:
+    """Return what the answer says about fields of the task that the job file lacks, by field."""
     return {note.field: note.text for note in answer_to(text).notes}

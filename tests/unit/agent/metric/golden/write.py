@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 POINTS = ((10, 0.25), (20, 0.75))
+"""Steps and values of `accuracy`."""
 
 
 def write_tensorflow2(folder: str) -> None:
