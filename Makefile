@@ -169,6 +169,10 @@ smoke: $(INSTALLED) $(if $(LOCAL),$(call IMAGE,tensorflow) $(call IMAGE,scikit-l
 	@$(BIN)/python -m smoke $(if $(LOCAL),--local --time-scale $(TIME_SCALE),--project "$(PROJECT)" --region "$(REGION)" \
 		$(if $(YES),--yes) $(if $(REMOVE),--remove))
 
+.PHONY: bench-kept
+bench-kept: $(INSTALLED) $(call IMAGE,scikit-learn) $(call IMAGE,tensorflow) ## measure how soon programs start on kept machines, at Google's speed, in about 25 minutes; write docs/benchmarks.json
+	@$(BIN)/python -m bench.kept_machines --page
+
 .PHONY: bench-cold
 bench-cold: $(INSTALLED) $(foreach name,$(LOCKS),$(call IMAGE,function-$(name))) ## compare cold starts of the functions with an app that imports the same client libraries
 	@$(BIN)/python -m bench.cold_starts

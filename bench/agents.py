@@ -35,18 +35,18 @@ class Agents:
         """Return what a function needs to authenticate these agents."""
         return AuthDeps(IdentityTokens(self.keys_url), store, self.project, ACCOUNT)
 
-    def message(self, job_id: str, vm: Vm, **fields: object) -> Message:
+    def message(self, job_id: str, vm: Vm, key: str = "", **fields: object) -> Message:
         """Return a message about the incarnation in the VM's directive.
 
-        `fields` are added to the common ones.
+        `key`: secret of a job that keeps its machines. `fields` are added to the common ones.
         """
         if vm.directive is None:
             raise ValueError(f"{vm.name} has no directive")
         attempt = vm.directive.attempt
         incarnation = vm.directive.incarnation
         now = datetime.now(UTC)
-        key = (attempt, incarnation)
-        document = event_body(vm, job_id, host=None, key=key, at=now, details=fields)
+        run = (attempt, incarnation)
+        document = event_body(vm, job_id, host=None, key=run, at=now, details=fields)
         task = f"{vm.replica_id.task_type}/{vm.replica_id.index}"
         identity = VmIdentity(
             ACCOUNT,
@@ -58,6 +58,8 @@ class Agents:
             created_at=now,
         )
         audience = f"trainmaster/{self.project}/{job_id}/{attempt}/{task}/{incarnation}"
+        if key:
+            audience = f"{audience}/{key}"
         token = self.issuer.identity_token(identity, audience, full=True, now=now)
         return Message(json.dumps(document).encode(), split_token(token), "1", now)
 

@@ -87,9 +87,10 @@ class ControlPlane:
 
     # Deliveries for `run`
 
-    def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
+    def submit(self, job_id: str, spec: Mapping[str, object], source: str = "") -> Delivery:
+        """`source`: where the submission comes from; empty: an uploaded job file."""
         data = json.dumps({"jobId": job_id, **spec}).encode()
-        attributes = {"source": f"gs://bucket/jobs/{job_id}.json#1"}
+        attributes = {"source": source or f"gs://bucket/jobs/{job_id}.json#1"}
         return topics.SUBMIT, Message(data, attributes, "", datetime.now(UTC))
 
     def sweep(self) -> Delivery:

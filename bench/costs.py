@@ -158,6 +158,35 @@ PHASES: Final = {
 }
 """Phase → its cost."""
 
+KEPT: Final = {
+    "end": PhaseCost(
+        "N exits with status 0, the chief's last, until all N VMs idle",
+        reads=Formula(17, 8),
+        writes=Formula(3, 3),
+        deletes=Formula(2),
+        invocations=Formula(0, 2),
+    ),
+    "minute": PhaseCost(
+        "a sweep finds that they are kept for longer",
+        reads=Formula(8),
+        writes=Formula(1),
+        deletes=Formula(1),
+        invocations=Formula(1),
+    ),
+    "release": PhaseCost(
+        "a user releases them, until no VM is left",
+        reads=Formula(13),
+        writes=Formula(5),
+        deletes=Formula(1),
+        invocations=Formula(1),
+    ),
+}
+"""Phase of a job with `keepMachines` → its cost.
+
+Before its end, each event reads one document more, that of the machine set. The end also writes the
+replicas that are judged alone and still run.
+"""
+
 ABOVE_FLOOR: Final = {
     "rerun": "Each member reports twice: that it has stopped, and that it is ready for the next"
     " attempt. The floor needs agents that begin an attempt without the second report.",
@@ -218,6 +247,18 @@ def tables() -> str:
         for name, cost in phases.items()
     )
     lines.extend(["", *(f"{name}: {reason}" for name, reason in ABOVE_FLOOR.items())])
+    lines.extend(
+        [
+            "",
+            "| job with `keepMachines` | reads | writes | deletes | invocations | USD for N = 10 |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+    )
+    lines.extend(
+        f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.deletes} "
+        f"| {cost.invocations} | {cost.dollars(10):.6f} |"
+        for name, cost in KEPT.items()
+    )
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
     lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())
     lines.extend(["", "| in a minute without a change | reads |", "| --- | --- |"])

@@ -22,6 +22,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows.user_requests import release_machines
 from trainmaster.messaging.push import Message
 from trainmaster.ports import CreateOutcome, Store
 from trainmaster_local.memory.fleet import MemoryFleet
@@ -92,6 +93,8 @@ class Gang:
 
     fields: ClassVar[Mapping[str, object]] = {}
     """Fields of the job file beside those of `bench.jobs`."""
+    source: ClassVar[str] = ""
+    """Where the submission comes from; empty: an uploaded job file."""
 
     def __init__(
         self,
@@ -157,7 +160,8 @@ class Gang:
         )
 
     def _submit(self) -> None:
-        self.functions.run([self.functions.submit(JOB, {**job_spec(self.size), **self.fields})])
+        spec = {**job_spec(self.size), **self.fields}
+        self.functions.run([self.functions.submit(JOB, spec, self.source)])
 
     def reports(self) -> list[Delivery]:
         """Return the reports of all agents that have something to report."""
@@ -190,13 +194,20 @@ class Gang:
 
     def end(self) -> None:
         """Let all programs succeed, the chief's last, and check that no VM is left."""
+        self._succeed()
+        if self._job.state is not JobState.SUCCEEDED or self._vms:
+            raise RuntimeError("the job did not succeed, or left VMs")
+
+    def sweep(self) -> None:
+        """Sweep, and do all that it requests."""
+        self.functions.run([self.functions.sweep()])
+
+    def _succeed(self) -> None:
         for is_worker in (True, False):
             vms = [
                 vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker
             ]
             self.functions.run([self._exit(vm, exit_status=0) for vm in vms])
-        if self._job.state is not JobState.SUCCEEDED or self._vms:
-            raise RuntimeError("the job did not succeed, or left VMs")
 
     @property
     def _vms(self) -> tuple[Vm, ...]:
@@ -209,9 +220,15 @@ class Gang:
             raise KeyError(JOB)
         return loaded.state.job
 
+    @property
+    def _key(self) -> str:
+        """The secret in the audience of the agents' tokens; empty: the job keeps no machines."""
+        held = self._job.machines if self.fields.get("trainmaster") else None
+        return held.key if held else ""
+
     def _message(self, vm: Vm, **fields: object) -> Message:
         began = time.thread_time()  # several threads make messages
-        message = self._senders.message(JOB, vm, **fields)
+        message = self._senders.message(JOB, vm, self._key, **fields)
         self._agents_s += time.thread_time() - began
         return message
 
@@ -267,3 +284,27 @@ class RerunGang(Gang):
         if self._job.attempt == 1:
             raise RuntimeError("the job was not rerun")
         self._check_running()
+
+
+class KeepingGang(Gang):
+    """A job that keeps its machines after its end."""
+
+    fields: ClassVar[Mapping[str, object]] = {"trainmaster": {"keepMachines": "900s"}}
+    source = "cli:1/anna"
+
+    def end(self) -> None:
+        """Let all programs succeed, the chief's last, and check that all VMs idle."""
+        self._succeed()
+        idle = [
+            vm for vm in self._vms if vm.directive and vm.directive.action is DirectiveAction.STOP
+        ]
+        if self._job.state is not JobState.SUCCEEDED or len(idle) < self.size:
+            raise RuntimeError("the job did not succeed, or left a VM that does not idle")
+
+    def release(self) -> None:
+        """Let a user release the machines, and check that no VM is left."""
+        if not release_machines(JOB, self.functions.deps, by="anna"):
+            raise RuntimeError("the job keeps no machines")
+        self.functions.run([])
+        if self._vms:
+            raise RuntimeError("VMs are left")

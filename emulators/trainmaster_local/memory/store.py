@@ -421,7 +421,9 @@ class MemoryStore(Incidents, Leases):
                     machines = self._machine_sets.get(job_id)
                     if machines is None and job.set_id != job_id:
                         return None  # this job used VMs of another name: its own never existed
-                    return VmOwner(machines.holder if machines else job_id, job_id)
+                    if machines is None:
+                        return VmOwner(job_id, job_id)
+                    return VmOwner(machines.holder, job_id, machines.is_kept)
                 if _has_vm(job, name):
                     return VmOwner(job_id, job_id)
         return None

@@ -49,6 +49,8 @@ class VmOwner:
     """The job that decides about the VM: the holder of its machine set."""
     set_id: str
     """The job that created the VM, and whose label it has."""
+    is_kept: bool = False
+    """Whether the machine set is kept for a next job."""
 
 
 @dataclass(frozen=True, slots=True)

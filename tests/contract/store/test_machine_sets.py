@@ -16,7 +16,7 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import ConflictError
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import release_machines
-from trainmaster.ports import LoadedSet, Store
+from trainmaster.ports import LoadedSet, Store, VmOwner
 
 OWNER = "cli:1/anna"
 
@@ -104,3 +104,19 @@ def test_set_that_was_taken_meanwhile_is_neither_taken_nor_released(first: World
         take(third, loaded)
     assert not release_machines("first", first.deps, by="anna")
     assert must(must(first.store.load("second")).state.machine_set).holder == "second"
+
+
+def test_owner_of_a_vm_says_whether_it_is_kept(first: World) -> None:
+    name = first.vms[0].name
+
+    def owner() -> VmOwner | None:
+        return first.store.owner_of_vm(name)
+
+    assert owner() == VmOwner("first", "first", is_kept=True)
+    second = a_second(first)
+    take(second, kept(first))
+    assert owner() == VmOwner("second", "first")
+    third = World("third", store=first.store)
+    submit(third)
+    third.deliver()
+    assert first.store.owner_of_vm(third.vms[0].name) == VmOwner("third", "third")

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
+from typing import ClassVar, TypeVar
 
 import pytest
 
 from bench.agents import agents
 from bench.cloud import Emulators
 from bench.control_plane import Delivery
-from bench.costs import ABOVE_FLOOR, PHASES, REQUESTS, Formula, PhaseCost, job_without_faults
-from bench.gang_job import Cost, Gang, RerunGang
+from bench.costs import (
+    ABOVE_FLOOR,
+    KEPT,
+    PHASES,
+    REQUESTS,
+    Formula,
+    PhaseCost,
+    job_without_faults,
+)
+from bench.gang_job import Cost, Gang, KeepingGang, RerunGang
 from bench.meter import Meter, attach
 from trainmaster.core.rules.evidence import ENDS_READ
 
 GangT = TypeVar("GangT", bound=Gang)
 SIZES = (2, 10, ENDS_READ + 5)
+
+
+class KeepingIndependent(KeepingGang):
+    """A job that keeps its machines, and whose replicas are judged each alone."""
+
+    fields: ClassVar[Mapping[str, object]] = {
+        "trainmaster": {"keepMachines": "900s", "independentReplicas": True}
+    }
 
 
 @contextmanager
@@ -38,32 +56,67 @@ def a_gang(kind: type[GangT], size: int, firestore: str) -> Iterator[tuple[GangT
         yield gang, meter
 
 
-def assert_costs(counted: Cost, phase: str, size: int) -> None:
-    cost = PHASES[phase]
+def counts_of(counted: Cost) -> Counter[str]:
+    names = ("reads", "writes", "deletes", "invocations")
+    return Counter({name: getattr(counted, name) for name in names})
+
+
+def assert_costs(
+    counted: Counter[str], phase: str, size: int, table: Mapping[str, PhaseCost] = PHASES
+) -> None:
+    cost = table[phase]
     expected = {
         "reads": cost.reads.at(size),
         "writes": cost.writes.at(size),
         "deletes": cost.deletes.at(size),
         "invocations": cost.invocations.at(size),
     }
-    assert {name: getattr(counted, name) for name in expected} == expected, (phase, size)
+    assert counted == expected, (phase, size)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_each_phase_costs_exactly_what_the_table_says(size: int, firestore_emulator: str) -> None:
     with a_gang(Gang, size, firestore_emulator) as (gang, _):
-        assert_costs(gang.submission, "submission", size)
-        assert_costs(gang.cost_of(gang.start), "start", size)
-        assert_costs(gang.cost_of(gang.restart_one), "restart", size)
-        assert_costs(gang.cost_of(gang.lose_one), "loss", size)
-        assert_costs(gang.cost_of(gang.end), "end", size)
+        assert_costs(counts_of(gang.submission), "submission", size)
+        assert_costs(counts_of(gang.cost_of(gang.start)), "start", size)
+        assert_costs(counts_of(gang.cost_of(gang.restart_one)), "restart", size)
+        assert_costs(counts_of(gang.cost_of(gang.lose_one)), "loss", size)
+        assert_costs(counts_of(gang.cost_of(gang.end)), "end", size)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_rerun_costs_exactly_what_the_table_says(size: int, firestore_emulator: str) -> None:
     with a_gang(RerunGang, size, firestore_emulator) as (gang, _):
         gang.start()
-        assert_costs(gang.cost_of(gang.rerun), "rerun", size)
+        assert_costs(counts_of(gang.cost_of(gang.rerun)), "rerun", size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keeping_machines_costs_exactly_what_the_table_says(
+    size: int, firestore_emulator: str
+) -> None:
+    """Whatever their number, a minute in which machines are kept costs the same."""
+    with a_gang(KeepingGang, size, firestore_emulator) as (gang, _):
+        gang.start()
+        assert_costs(counts_of(gang.cost_of(gang.end)), "end", size, KEPT)
+        while_kept = counts_of(gang.cost_of(gang.sweep))
+        assert_costs(counts_of(gang.cost_of(gang.release)), "release", size, KEPT)
+        while_kept.subtract(counts_of(gang.cost_of(gang.sweep)))
+        assert_costs(while_kept, "minute", size, KEPT)
+
+
+def test_end_of_replicas_that_are_judged_alone_writes_those_that_run(
+    firestore_emulator: str,
+) -> None:
+    """They may lose their VMs beside the end, and the others may not."""
+    writes = []
+    for kind in (KeepingGang, KeepingIndependent):
+        with a_gang(kind, SIZES[1], firestore_emulator) as (gang, _):
+            gang.functions.run(gang.reports())
+            (chief, *_) = gang.exits(exit_status=0)
+            writes.append(gang.cost_of(partial(gang.functions.run, [chief])))
+    together, alone = (cost.writes for cost in writes)
+    assert alone == together + SIZES[1] - 1
 
 
 def test_each_event_needs_the_requests_of_the_table(firestore_emulator: str) -> None:

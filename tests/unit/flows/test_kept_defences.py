@@ -287,7 +287,11 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         story.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
     ),
     (store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
-    (keep_vms_of_changed_replicas, races.test_end_beside_a_loss_does_not_keep_the_lost_vm),
+    (
+        keep_vms_of_changed_replicas,
+        races.test_end_beside_a_loss_does_not_keep_the_lost_vm,
+        {"fields": races.SERVERS},
+    ),
     (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
     (
         wait_as_for_new_vms,

@@ -315,13 +315,21 @@ def test_secret_of_the_tenure_is_in_no_event_and_no_message(first: World) -> Non
     assert not any(key in text for text in texts)
 
 
-def test_end_beside_a_loss_does_not_keep_the_lost_vm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loss of a replica that is judged alone changes only this replica's document."""
+SERVERS = {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+"""With a parameter server, all replicas are judged each alone."""
+
+
+@pytest.mark.parametrize("fields", [SERVERS, {}], ids=["judged alone", "member of a round"])
+def test_end_beside_a_loss_does_not_keep_the_lost_vm(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    """The loss of a replica that is judged alone changes only this replica's document, and that of
+    a member ends its round.
+    """
     world = World("first")
     spec = a_keeping_spec()
     training_input: Any = spec["trainingInput"]
-    servers = {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
-    run_job(world, {**spec, "trainingInput": {**training_input, **servers}})
+    run_job(world, {**spec, "trainingInput": {**training_input, **fields}})
     lost = world.vm(WORKERS[0])
 
     def lose() -> None:

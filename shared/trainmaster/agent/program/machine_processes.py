@@ -10,7 +10,7 @@ The agent, and what it descends from, are left out.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trainmaster.agent.program.process_table import PARENT, descendants, is_running, read_stats
@@ -80,6 +80,16 @@ def scheduled_processes(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> 
                 if not is_service:
                     found.append(pid)
     return list(dict.fromkeys(found))
+
+
+def unit_processes(units: Iterable[str], cgroups: Path = CGROUPS) -> list[int]:
+    """Return the processes of these units of systemd."""
+    groups = [
+        hierarchy / "system.slice" / unit
+        for hierarchy in (cgroups, cgroups / "systemd")
+        for unit in units
+    ]
+    return list(dict.fromkeys(pid for group in groups for pid in _processes_in(group)))
 
 
 def _processes_in(group: Path) -> list[int]:

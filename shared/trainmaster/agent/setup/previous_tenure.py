@@ -3,17 +3,19 @@
 `main.py` calls `remember_first_files` for the first job of a VM that several jobs may use, one
 after the other, and `clean` when the agent of a later job starts there:
 
-    processes      all that the startup script has ever started, containers, what systemd-run has
-                   started, and what cron and at run
-    mounts         below the folders that are removed: their content is of other machines
+    processes      all that the startup script has ever started, containers, what cron and at run,
+                   and units of systemd that did not exist before the VM's first job
+    mounts         those that are new: their content is of other machines
+    System V IPC   new shared memory, queues and semaphores. Those of POSIX are files below /dev
     files          the agent's folders; what has appeared in the folders for temporary files, and
                    in those of cron and at, since the VM's first job
     GPU memory     is free once no process runs; a GPU that keeps it is a fault of the machine
     /gcs           is unmounted before each start (`gcs_mount`)
     packages       are in layers (`package_layers`)
 
-The home directory, caches and container images stay on purpose. A program is root and could hide
-what it leaves, so this protects against accidents only: all jobs that use a VM have the same owner.
+The home directory, caches and container images stay on purpose, and so do the settings of the
+system: accounts, /etc, packages, sysctl, packet filters. A program is root and could hide what it
+leaves, so this protects against accidents only: all jobs that use a VM have the same owner.
 Cleaning may be repeated. What is left after it is a fault of the machine, and the VM is replaced.
 """
 
@@ -28,27 +30,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.program.devices import has_gpu, tool_output
-from trainmaster.agent.program.machine_processes import EMULATED_VM, machine_processes
+from trainmaster.agent.program.machine_processes import (
+    EMULATED_VM,
+    machine_processes,
+    unit_processes,
+)
 from trainmaster.agent.program.process_table import kill_all
+from trainmaster.agent.setup import machine_state
 from trainmaster.agent.workspace import Workspace
 
 FIRST_FILES = "first-files.json"
-"""File with what the folders for temporary files had before the VM's first job, by folder."""
+"""File with what the VM had before its first job: names by folder, and `UNITS`, `IPC`, `MOUNTED`.
+"""
 KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES))
 """Entries of the agent's folder that are not of one job."""
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are cleaned, not used
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 - they are cleaned, not used
 OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"
 """Variable of a local VM whose /tmp and /dev/shm are its own."""
 SCHEDULES = ("/etc/cron.d", "/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs")
 """Folders of cron and at, whose new files start programs again."""
-TRANSIENT_UNITS = ("run-*.service", "run-*.timer", "run-*.scope")
-"""What systemd-run makes."""
-MOUNTS = Path("/proc/self/mountinfo")
-MOUNT_POINT = 4
-"""Index of the mount point in a line of `MOUNTS`. Source: proc(5)."""
+UNITS, IPC, MOUNTED = "units", "ipc", "mounts"
+"""Keys of `FIRST_FILES` for what is no file."""
 GPU_QUERY = ("nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits")
-CALL_S = 60.0
-"""How long a command for cleaning may take."""
 GPU_SHARE_MAX = 0.05
 """Share of a GPU's memory that an idle driver may use."""
 GPU_FREE_S = 10.0
@@ -81,7 +84,18 @@ def remember_first_files(workspace: Workspace) -> None:
             for folder in _shared_folders(workspace.environ)
             if folder.is_dir()
         }
-        file.write_text(json.dumps(names), encoding="utf-8")
+        file.write_text(json.dumps(names | _kernel_state(workspace.environ)), encoding="utf-8")
+
+
+def _kernel_state(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what the VM has that is no file of a shared folder, by key of `FIRST_FILES`."""
+    if environ.get(EMULATED_VM):
+        return {}  # the local VM shares it with the machine
+    return {
+        UNITS: machine_state.unit_files(),
+        IPC: machine_state.ipc_objects(),
+        MOUNTED: machine_state.program_mounts(),
+    }
 
 
 def clean(
@@ -94,10 +108,14 @@ def clean(
     `remove_containers` returns how many containers it has removed.
     """
 
-    def find_processes() -> list[int]:
-        return machine_processes(workspace.environ)
+    first = _read_first_files(workspace)
+    new_units = _new(UNITS, first, workspace.environ)
 
-    _stop_transient_units(workspace.environ)
+    def find_processes() -> list[int]:
+        names = [Path(unit).name for unit in new_units]
+        return [*machine_processes(workspace.environ), *unit_processes(names)]
+
+    machine_state.stop_units(new_units)
     killed = kill_all(find_processes)
     removed = remove_containers()
     workspace.log(
@@ -108,27 +126,51 @@ def clean(
     survivors = find_processes()
     if survivors:
         findings.append(f"{len(survivors)} processes of the last job cannot be ended")
-    for path in _left_files(workspace):
-        _unmount_all(path)
-        if not mount_points(path, MOUNTS):
+    for path in _left_files(workspace, first):
+        machine_state.unmount_all(path)
+        if not machine_state.mount_points(path):
             _remove(path)
         if os.path.lexists(path):
             findings.append(f"{path} of the last job cannot be removed")
+    for point in _new(MOUNTED, first, workspace.environ):
+        machine_state.unmount_all(point)
+    machine_state.remove_ipc(_new(IPC, first, workspace.environ))
+    findings += [
+        f"{what} {name} of the last job cannot be removed"
+        for key, what in ((UNITS, "the unit"), (MOUNTED, "the mount"), (IPC, "the IPC object"))
+        for name in _new(key, first, workspace.environ)
+    ]
     findings += _busy_gpus(workspace.environ, pause)
     return "; ".join(findings)
 
 
-def _left_files(workspace: Workspace) -> Iterable[Path]:
+def _read_first_files(workspace: Workspace) -> dict[str, list[str]]:
+    """Return what `remember_first_files` has stored; empty: it is not known."""
+    try:
+        stored: dict[str, list[str]] = json.loads(
+            (workspace.work / FIRST_FILES).read_text(encoding="utf-8")
+        )
+    except (OSError, ValueError):
+        return {}
+    return stored
+
+
+def _new(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -> list[str]:
+    """Return what the VM has now and did not have before its first job; nothing if it is not known
+    what it had.
+    """
+    if key not in first:
+        return []
+    return [name for name in _kernel_state(environ).get(key, ()) if name not in first[key]]
+
+
+def _left_files(workspace: Workspace, stored: Mapping[str, list[str]]) -> Iterable[Path]:
     """Yield the files and folders of the last job, in the agent's folder and in those with files of
     the machine.
     """
     for path in workspace.work.iterdir():
         if path.name not in KEPT:
             yield path
-    try:
-        stored = json.loads((workspace.work / FIRST_FILES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stored = {}
     for folder in _shared_folders(workspace.environ):
         first = stored.get(str(folder))
         if first is None or not folder.is_dir():
@@ -136,38 +178,6 @@ def _left_files(workspace: Workspace) -> Iterable[Path]:
         for entry in folder.iterdir():
             if entry.name not in first:
                 yield entry
-
-
-def mount_points(path: Path, mounts: Path) -> list[str]:
-    """Return what is mounted at the path and below it, the innermost first."""
-    points = []
-    for line in mounts.read_text(encoding="utf-8").splitlines():
-        # Spaces and backslashes are octal.
-        point = line.split()[MOUNT_POINT].encode().decode("unicode_escape")
-        if point == str(path) or point.startswith(f"{path}/"):
-            points.append(point)
-    return points[::-1]
-
-
-def _unmount_all(path: Path) -> None:
-    """Detach what is mounted at the path and below it: to remove it would remove files of a bucket
-    or of another machine.
-    """
-    for point in mount_points(path, MOUNTS):
-        _call("umount", "--lazy", point)
-
-
-def _stop_transient_units(environ: Mapping[str, str]) -> None:
-    if not environ.get(EMULATED_VM):
-        _call("systemctl", "stop", *TRANSIENT_UNITS)
-
-
-def _call(*command: str) -> None:
-    """Run the command. The caller looks whether it had an effect."""
-    try:
-        subprocess.run(command, capture_output=True, timeout=CALL_S, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return
 
 
 def _remove(path: Path) -> None:

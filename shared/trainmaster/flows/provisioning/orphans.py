@@ -3,8 +3,8 @@
 They are found, reported, and only then deleted.
 
     the job is live             its own provisioning keeps the desired VMs and deletes all others
-    the job has ended           its own provisioning deletes all VMs, unless it keeps them: it is
-                                requested at once
+    the job has ended           its own provisioning deletes all VMs: it is requested at once
+    it keeps its machines       the sweep requests its provisioning: the entry of its end is pending
     the job's set has another   that job's provisioning decides, live or ended
     holder
     there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again
@@ -31,7 +31,7 @@ from trainmaster.core.model.vm import LabelledVm, VmStatus
 from trainmaster.core.model.vm_names import job_hash_in, job_label
 from trainmaster.flows.commit.record import Deps
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import Fleet, Incidents, JobQueries, Orphan, Store
+from trainmaster.ports import Fleet, Incidents, JobQueries, Orphan, Store, VmOwner
 
 ORPHAN_GRACE_S: Final = 60.0
 """Time from the report to the deletion: one sweep interval.
@@ -81,7 +81,7 @@ def handle(
     vms_of_ended_jobs, ownerless = _find_ownerless(listed, active_labels, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
         _log.info(
-            "%s VMs of a job that needs none: requesting their deletion, unless they are kept",
+            "%s VMs of a job that needs none: requesting their deletion",
             count,
             extra={"job_id": job_id},
         )
@@ -110,11 +110,11 @@ def handle(
 def _find_ownerless(
     listed: Iterable[LabelledVm], active_labels: Collection[str], store: JobQueries
 ) -> tuple[Counter[str], list[LabelledVm]]:
-    """Return how many VMs each ended job still has, and the VMs without a job.
+    """Return how many VMs each ended job still has that are not kept, and the VMs without a job.
 
     VMs of live jobs are recognized by their label, without a lookup of their own.
     """
-    owners: dict[tuple[str, str], str | None] = {}
+    owners: dict[tuple[str, str], VmOwner | None] = {}
     vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []
     for labelled_vm in listed:
@@ -130,19 +130,18 @@ def _find_ownerless(
         key = (labelled_vm.label, name_hash)
         if key not in owners:
             owners[key] = _find_owner(labelled_vm, store)
-        if owner := owners[key]:
-            vms_of_ended_jobs[owner] += 1
-        else:
+        owner = owners[key]
+        if owner is None:
             ownerless.append(labelled_vm)
+        elif not owner.is_kept:
+            vms_of_ended_jobs[owner.job_id] += 1
     return vms_of_ended_jobs, ownerless
 
 
-def _find_owner(labelled_vm: LabelledVm, store: JobQueries) -> str | None:
-    """Return the id of the job that has both this VM's name and its label: of a machine set, its
-    holder.
-    """
+def _find_owner(labelled_vm: LabelledVm, store: JobQueries) -> VmOwner | None:
+    """Return the job that has both this VM's name and its label: of a machine set, its holder."""
     owner = store.owner_of_vm(labelled_vm.vm.name)
-    return owner.job_id if owner and job_label(owner.set_id) == labelled_vm.label else None
+    return owner if owner and job_label(owner.set_id) == labelled_vm.label else None
 
 
 def _is_old(labelled_vm: LabelledVm, now: datetime, times: OrphanTimes) -> bool:
@@ -167,7 +166,10 @@ def _delete(labelled_vm: LabelledVm, fleet: Fleet, store: Store) -> None:
     vm = labelled_vm.vm
     if owner := _find_owner(labelled_vm, store):
         _log.warning(
-            "VM %s is not an orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner}
+            "VM %s is not an orphan: it belongs to %s",
+            vm.name,
+            owner.job_id,
+            extra={"job_id": owner.job_id},
         )
         store.forget_orphan(vm.instance_id)
         return

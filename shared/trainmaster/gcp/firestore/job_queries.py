@@ -20,6 +20,7 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.core.model.floor import is_below_floor
 from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.machine_set import SetState
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.core.rules.admission_queue import AdmissionQueue
@@ -242,21 +243,21 @@ class JobQueries(Database):
             if vm_name(job_id, replica_id) != name:
                 continue
             if job is not None and job.machines is not None:
-                holder = self._holder(job)
-                return VmOwner(holder, job_id) if holder else None
+                return self._holder(job)
             if job is None or replica_id in job.plan.replica_ids:
                 return VmOwner(job_id, job_id)
         return None
 
-    def _holder(self, job: Job) -> str | None:
+    def _holder(self, job: Job) -> VmOwner | None:
         """Return the holder of the machine set that this job has created: itself, at first. None:
         it has taken the machines of another job, and has created no set.
         """
         path = f"{MACHINE_SETS}/{job.job_id}"
-        snapshot = self._get(path, fields=["holder"]).get(path)
+        snapshot = self._get(path, fields=["holder", "state"]).get(path)
         if snapshot is not None:
-            return str(snapshot.get("holder"))
-        return job.job_id if job.set_id == job.job_id else None
+            is_kept = snapshot.get("state") == SetState.KEPT.value
+            return VmOwner(str(snapshot.get("holder")), job.job_id, is_kept)
+        return VmOwner(job.job_id, job.job_id) if job.set_id == job.job_id else None
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from trainmaster.agent.program.machine_processes import (
     service_processes,
 )
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.setup import previous_tenure
+from trainmaster.agent.setup import machine_state, previous_tenure
 from trainmaster.agent.setup.previous_tenure import (
     OWN_ROOT,
     clean,
@@ -153,28 +153,192 @@ def test_processes_of_cron_are_found_without_cron(tmp_path: Path) -> None:
     assert scheduled_processes(tmp_path, tmp_path / "fs") == [11]
 
 
-def test_job_of_cron_is_removed_and_those_of_the_machine_stay(
+IPC_MADE: set[str] = set()
+"""The System V IPC objects of the running test."""
+
+
+@pytest.fixture
+def machine(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    schedules = tmp_path / "cron.d"
-    schedules.mkdir()
-    (schedules / "e2scrub_all").write_text("")
-    calls = tmp_path / "calls"
+) -> Iterator[Workspace]:
+    """A VM of Compute Engine whose cron and units are folders below `tmp_path`, with a stand-in for
+    systemctl. Of the real kernel, only what the test makes is seen: others use it, too.
+    """
+    for name in ("cron.d", "units", "bin"):
+        (tmp_path / name).mkdir()
     systemctl = tmp_path / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text(f"#!/bin/sh\necho $@ > {calls}\n")
+    systemctl.write_text(f"#!/bin/sh\necho $@ >> {tmp_path / 'calls'}\n")
     systemctl.chmod(0o755)
+    ipc_objects, program_mounts = machine_state.ipc_objects, machine_state.program_mounts
     monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(previous_tenure, "TEMPORARY", ())
-    monkeypatch.setattr(previous_tenure, "SCHEDULES", (str(schedules),))
+    monkeypatch.setattr(previous_tenure, "SCHEDULES", (str(tmp_path / "cron.d"),))
     monkeypatch.setattr(previous_tenure, "machine_processes", lambda _: [])
+    monkeypatch.setattr(machine_state, "UNIT_FOLDERS", (str(tmp_path / "units"),))
+    monkeypatch.setattr(
+        machine_state, "ipc_objects", lambda: [one for one in ipc_objects() if one in IPC_MADE]
+    )
+    monkeypatch.setattr(
+        machine_state,
+        "program_mounts",
+        lambda: [point for point in program_mounts() if point.startswith(str(tmp_path))],
+    )
     environ = {name: text for name, text in workspace.environ.items() if name != EMULATED_VM}
-    machine = Workspace(workspace.work, environ, workspace.console)
+    yield Workspace(workspace.work, environ, workspace.console)
+    for one in [one for one in ipc_objects() if one in IPC_MADE]:
+        subprocess.run(["ipcrm", *one.split()], check=False)
+    IPC_MADE.clear()
+
+
+def make_ipc() -> str:
+    """Make one of each kind; return them in words."""
+    for kind, *size in (("-M", "4096"), ("-Q",), ("-S", "1")):
+        made = subprocess.run(["ipcmk", kind, *size], capture_output=True, text=True, check=True)
+        IPC_MADE.add(f"{kind.lower()} {made.stdout.split()[-1]}")
+    return " ".join(sorted(IPC_MADE))
+
+
+def test_job_of_cron_is_removed_and_those_of_the_machine_stay(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    schedules = tmp_path / "cron.d"
+    (schedules / "e2scrub_all").write_text("")
     remember_first_files(machine)
     (schedules / "left").write_text("* * * * * root sleep 98765\n")
     assert clean(machine, no_containers) == ""
     assert [entry.name for entry in schedules.iterdir()] == ["e2scrub_all"]
-    assert calls.read_text() == "stop run-*.service run-*.timer run-*.scope\n"
+    assert not (tmp_path / "calls").exists(), "no unit is new"
+
+
+def test_new_units_are_stopped_whatever_their_names_and_those_of_the_machine_stay(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    """`systemd-run --unit=trainer-cache` has a name that the program chooses."""
+    units = tmp_path / "units"
+    (units / "ssh.service").write_text("")
+    remember_first_files(machine)
+    for name in ("run-r1.timer", "trainer-cache.service", "session-3.scope"):
+        (units / name).write_text("")
+    assert clean(machine, no_containers) == ""
+    assert sorted(entry.name for entry in units.iterdir()) == ["session-3.scope", "ssh.service"]
+    names = "run-r1.timer trainer-cache.service"
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == [f"stop {names}", "daemon-reload", f"reset-failed {names}"]
+
+
+def test_process_of_a_new_unit_that_does_not_stop_is_killed(
+    machine: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = tmp_path / "fs" / "system.slice" / "left.service"
+    group.mkdir(parents=True)
+    remember_first_files(machine)
+    (tmp_path / "units" / "left.service").write_text("")
+    daemon = subprocess.Popen(["env", "-i", "setsid", "sleep", "98765"])
+    (group / "cgroup.procs").write_text(f"{daemon.pid}\n")
+
+    def running(names: Iterable[str]) -> list[int]:
+        found = machine_processes.unit_processes(names, tmp_path / "fs")
+        return [pid for pid in found if daemon.poll() is None]
+
+    monkeypatch.setattr(previous_tenure, "unit_processes", running)
+    try:
+        assert clean(machine, no_containers) == ""
+        assert daemon.wait(5) == -9
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
+def test_ipc_objects_of_system_v_are_removed_but_not_those_of_the_machine(
+    machine: Workspace,
+) -> None:
+    remember_first_files(machine)
+    made = make_ipc()
+    assert machine_state.ipc_objects(), made
+    assert clean(machine, no_containers) == ""
+    assert machine_state.ipc_objects() == []
+    make_ipc()
+    (machine.work / previous_tenure.FIRST_FILES).unlink()
+    remember_first_files(machine)
+    assert clean(machine, no_containers) == ""
+    assert len(machine_state.ipc_objects()) == len(machine_state.IPC_OPTIONS)
+
+
+def test_ipc_object_that_stays_is_a_finding(
+    machine: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember_first_files(machine)
+    make_ipc()
+    monkeypatch.setattr(machine_state, "remove_ipc", lambda _: None)
+    findings = clean(machine, no_containers).split("; ")
+    assert len(findings) == len(machine_state.IPC_OPTIONS)
+    assert all(
+        finding.startswith("the IPC object -") and finding.endswith("cannot be removed")
+        for finding in findings
+    )
+
+
+def test_gpu_memory_that_no_process_holds_is_a_finding_after_ten_seconds(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is asked as on a VM: through nvidia-smi on the program's path."""
+    smi = tmp_path / "nvidia-smi"
+    uses = tmp_path / "memory"
+    smi.write_text(f'#!/bin/sh\n[ "$1" = --query-gpu=memory.used,memory.total ] && cat {uses}\n')
+    smi.chmod(0o755)
+    environ = {**workspace.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    vm = Workspace(workspace.work, environ, workspace.console)
+    monkeypatch.setattr(previous_tenure, "has_gpu", lambda: True)
+    pauses: list[float] = []
+    uses.write_text("9000, 15360\n")
+    assert clean(vm, no_containers, pauses.append) == (
+        "GPU 0 has 9000 MiB in use after the last job"
+    )
+    assert sum(pauses) == previous_tenure.GPU_FREE_S - 1
+
+    def free(_: float) -> None:
+        uses.write_text("3, 15360\n")
+
+    assert clean(vm, no_containers, free) == "", "the driver needs a moment"
+
+
+def test_mount_outside_of_the_working_folders_is_detached_and_its_files_stay(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    remember_first_files(machine)
+    other, point = tmp_path / "other", tmp_path / "mnt"
+    for folder in (other, point):
+        folder.mkdir()
+    (other / "precious").write_text("")
+    mount = subprocess.run(["mount", "--bind", other, point], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip("mounting needs root")
+    try:
+        assert clean(machine, no_containers) == ""
+        assert not list(point.iterdir())
+        assert (other / "precious").exists()
+    finally:
+        subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("point", "is_seen"),
+    [
+        ("/mnt/data", True),
+        ("/home/me/my data", True),
+        ("/run/user/0", False),
+        ("/var/lib/docker/overlay2/x/merged", False),
+        ("/proc", False),
+        ("/running", True),
+    ],
+)
+def test_mounts_of_the_system_and_of_containers_are_not_of_a_program(
+    point: str, is_seen: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "mountinfo"
+    escaped = point.replace(" ", "\\040")
+    file.write_text(f"36 35 98:0 / {escaped} rw,noatime - ext4 /dev/root rw\n")
+    assert machine_state.program_mounts(file) == ([point] if is_seen else [])
 
 
 @pytest.fixture
@@ -202,7 +366,7 @@ def test_mount_is_detached_and_its_files_stay(workspace: Workspace, mounted: Pat
 def test_mount_that_stays_is_a_finding_and_its_files_stay(
     workspace: Workspace, mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(previous_tenure, "_unmount_all", lambda _: None)
+    monkeypatch.setattr(machine_state, "unmount_all", lambda _: None)
     assert "my left of the last job cannot be removed" in clean(workspace, no_containers)
     assert mounted.exists()
 

@@ -1,0 +1,110 @@
+"""What a program leaves outside of its files: units of systemd, System V IPC and mounts.
+
+`previous_tenure` records them before the first program of a VM, and removes what is new when
+another job has taken the VM. Only of Compute Engine's VMs: a local VM shares them with the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+UNIT_FOLDERS = ("/run/systemd/transient", "/run/systemd/system", "/etc/systemd/system")
+"""Folders of units that systemd-run makes, and that a program installs."""
+UNIT_TYPES = frozenset((".service", ".timer", ".path", ".socket", ".scope"))
+LOGINS = "session-"
+"""How the names of the scopes of logins begin. They are not of a program."""
+SYSV_IPC = Path("/proc/sysvipc")
+IPC_OPTIONS = {"shm": "-m", "msg": "-q", "sem": "-s"}
+"""File below `SYSV_IPC` → option of ipcrm for what it lists: shared memory, queues, semaphores."""
+MOUNTS = Path("/proc/self/mountinfo")
+MOUNT_POINT = 4
+"""Index of the mount point in a line of `MOUNTS`. Source: proc(5)."""
+SYSTEM_MOUNTS = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containerd")
+"""Folders below which the system and the container engine mount and unmount by themselves."""
+CALL_S = 60.0
+"""How long a command for cleaning may take."""
+
+
+def call(*command: str) -> None:
+    """Run the command. The caller looks whether it had an effect."""
+    try:
+        subprocess.run(command, capture_output=True, timeout=CALL_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return
+
+
+def unit_files() -> list[str]:
+    """Return the paths of the units that programs may have made."""
+    return [
+        str(file)
+        for folder in map(Path, UNIT_FOLDERS)
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.suffix in UNIT_TYPES and not file.name.startswith(LOGINS)
+    ]
+
+
+def stop_units(files: Collection[str]) -> None:
+    """Stop these units, and remove what would start them again."""
+    if not files:
+        return
+    names = sorted({Path(file).name for file in files})
+    call("systemctl", "stop", *names)
+    for file in files:
+        Path(file).unlink(missing_ok=True)
+    call("systemctl", "daemon-reload")
+    call("systemctl", "reset-failed", *names)
+
+
+def ipc_objects(folder: Path = SYSV_IPC) -> list[str]:
+    """Return the System V IPC objects as options of ipcrm, such as `-m 5`."""
+    found = []
+    for name, option in IPC_OPTIONS.items():
+        try:
+            _, *lines = (folder / name).read_text(encoding="ascii").splitlines()
+        except (OSError, ValueError):
+            continue  # the kernel has none
+        found += [f"{option} {line.split()[1]}" for line in lines]
+    return found
+
+
+def remove_ipc(objects: Collection[str]) -> None:
+    for ipc_object in objects:
+        call("ipcrm", *ipc_object.split())
+
+
+def all_mount_points(mounts: Path = MOUNTS) -> Iterator[str]:
+    """Yield what is mounted where, in the order of the mounts."""
+    for line in mounts.read_text(encoding="utf-8").splitlines():
+        # Spaces and backslashes are octal.
+        yield line.split()[MOUNT_POINT].encode().decode("unicode_escape")
+
+
+def mount_points(path: Path | str, mounts: Path = MOUNTS) -> list[str]:
+    """Return what is mounted at the path and below it, the innermost first."""
+    points = [point for point in all_mount_points(mounts) if is_below(point, str(path))]
+    return points[::-1]
+
+
+def is_below(point: str, path: str) -> bool:
+    """Whether a path is the other one, or below it."""
+    return point == path or point.startswith(f"{path}/")
+
+
+def program_mounts(mounts: Path = MOUNTS) -> list[str]:
+    """Return where programs may have mounted something, the innermost first."""
+    return [
+        point
+        for point in reversed([*all_mount_points(mounts)])
+        if not any(is_below(point, folder) for folder in SYSTEM_MOUNTS)
+    ]
+
+
+def unmount_all(path: Path | str) -> None:
+    """Detach what is mounted at the path and below it: to remove it would remove files of a bucket
+    or of another machine.
+    """
+    for point in mount_points(path):
+        call("umount", "--lazy", point)
