@@ -178,6 +178,8 @@ def browsed(site: Site) -> Callable[[bytes], None]:
     milliseconds.
     """
 
+    token = site.form_token("/jobs/digits_1/labels")
+
     def read(data: bytes) -> None:
         text = data.decode(errors="replace")[:4000]
         address = quote(text, safe="/?=&")
@@ -186,6 +188,8 @@ def browsed(site: Site) -> Callable[[bytes], None]:
             "job_id": text[:200],
             "job": text[:200],
             "labels": text,
+            "token": token,
+            "key": "k" * 16,
         }
         visits: tuple[Callable[[], TestResponse], ...] = (
             lambda: site.get(f"/jobs?{address}"),
