@@ -159,11 +159,14 @@ DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
 
 
 def whole(kind: Any, **given: object) -> Any:
-    """Build a value with an example in every field, unless it is `given`."""
+    """Build a value with an example in every field, unless it is `given`. An optional field with
+    a value of the same kind stays empty.
+    """
     hints = get_type_hints(kind)
     values = {
         field.name: given.get(field.name) or _example(hints[field.name])
         for field in dataclasses.fields(kind)
+        if kind not in get_args(hints[field.name])
     }
     return kind(**values)
 

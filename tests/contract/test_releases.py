@@ -33,11 +33,14 @@ SENT: Final[list[tuple[str, dict[str, Any]]]] = [
 
 
 def a_name(case: dict[str, Any]) -> str:
-    entry = case["whole"]
-    action = entry.get("decision", {}).get("action", {})
-    return "-".join(
-        filter(None, [case["kind"], entry.get("event", {}).get("kind"), action.get("kind")])
-    )
+    kinds = kinds_of_entry(case["whole"]) if case["kind"] == "ledger" else ()
+    return "-".join([case["kind"], *kinds])
+
+
+def kinds_of_entry(document: dict[str, Any]) -> tuple[str, str]:
+    """Return the kinds of the event and of the action."""
+    event, decision = json.loads(document["event"]), json.loads(document["decision"])
+    return event["kind"], decision["action"]["kind"]
 
 
 def is_object(value: Any) -> bool:
@@ -86,12 +89,9 @@ def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
 
 def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
     entries = [case["whole"] for case in DOCUMENTS if case["kind"] == "ledger"]
-    assert {entry["event"]["kind"] for entry in entries} == {
-        _kind(event) for event in get_args(Event)
-    }
-    assert {entry["decision"]["action"]["kind"] for entry in entries} == {
-        _kind(action) for action in get_args(Action)
-    }
+    events, actions = map(set, zip(*map(kinds_of_entry, entries), strict=True))
+    assert events == {_kind(event) for event in get_args(Event)}
+    assert actions == {_kind(action) for action in get_args(Action)}
     assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
 
 
@@ -101,6 +101,19 @@ def test_document_of_another_schema_version_is_a_temporary_error(kind: str) -> N
     assert stored["schema"] == documents.SCHEMA
     with pytest.raises(TemporaryError, match="schema version 2"):
         documents.read(KINDS[kind][0], {**stored, "schema": documents.SCHEMA + 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("job", "plan"), ("ledger", "event"), ("ledger", "decision")]
+)
+@pytest.mark.parametrize("value", [None, {"kind": "vm_ready"}, "{", "[1]"])
+def test_error_names_the_field_whose_text_cannot_be_read(
+    kind: str, field: str, value: object
+) -> None:
+    stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
+    reader, _ = KINDS[kind]
+    with pytest.raises(TemporaryError, match=f"read as {reader.__name__}: {field}"):
+        documents.read(reader, {**stored, field: value})
 
 
 @pytest.mark.parametrize(("function", "message"), SENT)

@@ -16,6 +16,7 @@ from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses, World
 from trainmaster.console.actions import Actions, all_denied
 from trainmaster.console.caches import LedgerCache
+from trainmaster.console.job_counter import JobCounter
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn
@@ -44,6 +45,8 @@ class Site:
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
     cost_sources: CostSources = field(default_factory=CostSources)
+    count_wait_s: float | None = None
+    """How long a page waits for the numbers of jobs; None: until they are known."""
     _log: Entries | None = None
     _logged: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The entries of `_log` by their identity, which no other entry gets while they are kept."""
@@ -58,6 +61,7 @@ class Site:
             project="my-project",
             store=self.world.store,
             ledgers=LedgerCache(self.world.store),
+            counter=JobCounter(self.world.store, self.count_wait_s),
             read_log=self._read_log,
             metrics=self.metrics,
             address_book=FixedAddresses(),

@@ -26,8 +26,9 @@ def add_job(world: World, number: int) -> None:
     world.wait(1)
     document = {"jobId": job_id, **a_spec(), "labels": {"team": TEAMS[number % 2]}}
     origin = intake.Origin(through_api=True, submitted_by=USERS[number % 3])
-    intake.create_job(
-        document, f"api:{number}", world.now, world.deps, authorize=lambda _: None, origin=origin
+    submission = intake.Submission(
+        document, f"api:{number}", world.now, authorize=lambda _: None, origin=origin
     )
+    intake.create_job(submission, world.deps)
     if number % 4 == 0:
         cancel_job(job_id, "anna", world.deps)

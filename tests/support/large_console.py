@@ -17,6 +17,7 @@ from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses
 from trainmaster.console.actions import Actions
 from trainmaster.console.caches import LedgerCache
+from trainmaster.console.job_counter import JobCounter
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn
@@ -105,6 +106,8 @@ class LargeConsole:
     store: MemoryStore = field(default_factory=TrialsStore)
     now: datetime = START
     log: SyntheticLog = field(default_factory=SyntheticLog)
+    count_wait_s: float | None = None
+    """How long a page waits for the numbers of jobs; None: until they are known."""
 
     def __post_init__(self) -> None:
         self.fleet = MemoryFleet(clock=lambda: self.now)
@@ -124,6 +127,7 @@ class LargeConsole:
             project="my-project",
             store=self.store,
             ledgers=LedgerCache(self.store),
+            counter=JobCounter(self.store, self.count_wait_s),
             read_log=self.log.read,
             metrics=FakeMetrics(),
             address_book=FixedAddresses(),

@@ -117,6 +117,12 @@ DOCUMENTS: Final = [
     ),
     pytest.param(
         "job.yaml",
+        jobset("python -c \"import socket; print(socket.gethostname().rsplit('-', 1)[1])\""),
+        ["takes a number from the host name"],
+        id="a rank of the host name in Python: was accepted, and there were two ranks 0",
+    ),
+    pytest.param(
+        "job.yaml",
         custom_job(reserved("europe-west4-a"), reserved("europe-west4-a")),
         ["Reserved(name='projects/demo-project/reservations/res-1'", "zones=('europe-west4-a',)"],
         id="one reservation in every pool: was refused with six problems",

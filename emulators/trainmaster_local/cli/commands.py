@@ -37,6 +37,7 @@ StateDir = Annotated[
     Path | None,
     typer.Option(
         "--state-dir",
+        metavar="DIR",
         help=(
             f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]"
         ),
@@ -47,7 +48,10 @@ Replica = Annotated[
     str | None, typer.Argument(help="Replica of the job, such as worker-0.", metavar="[REPLICA]")
 ]
 Notice = Annotated[
-    float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")
+    float | None,
+    typer.Option(
+        "--notice", metavar="SECONDS", help="Seconds between the notice and the end of the VM."
+    ),
 ]
 Zones = Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")]
 DEFAULTS = StackConfig()
@@ -64,22 +68,25 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it is ready, and leave it running.")
     ] = False,
-    project: Annotated[str, typer.Option(help="Project id.")] = DEFAULTS.project,
-    bucket: Annotated[str, typer.Option(help="Bucket to create.")] = DEFAULTS.bucket,
+    project: Annotated[str, typer.Option(metavar="PROJECT", help="Project id.")] = DEFAULTS.project,
+    bucket: Annotated[
+        str, typer.Option(metavar="BUCKET", help="Bucket to create.")
+    ] = DEFAULTS.bucket,
     functions_dir: Annotated[
         Path,
         typer.Option(
             exists=True,
             file_okay=False,
+            metavar="DIR",
             help="Folder of the functions' sources.",
             show_default=False,
         ),
     ] = DEFAULTS.functions_dir,
     images_dir: Annotated[
-        Path, typer.Option(help="Folder of the runtime images.", show_default=False)
+        Path, typer.Option(metavar="DIR", help="Folder of the runtime images.", show_default=False)
     ] = DEFAULTS.images_dir,
     sweep_every: Annotated[
-        float, typer.Option(min=1, help="Seconds between sweeps.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Seconds between sweeps.")
     ] = DEFAULTS.sweep_every_s,
     compute: Annotated[bool, typer.Option(help="Emulate VMs (Compute Engine).")] = True,
     public_bucket: Annotated[
@@ -286,7 +293,9 @@ def crash(job: JobOrVm, replica: Replica = None, state_dir: StateDir = None) -> 
 def kill(
     job: JobOrVm,
     replica: Replica = None,
-    signal_name: Annotated[str, typer.Option("--signal", help="KILL, TERM, STOP, …")] = "KILL",
+    signal_name: Annotated[
+        str, typer.Option("--signal", metavar="SIGNAL", help="KILL, TERM, STOP, …")
+    ] = "KILL",
     state_dir: StateDir = None,
 ) -> None:
     """Signal the training program of a replica. Its VM runs on."""
@@ -318,7 +327,9 @@ def quota(
 
 @app.command()
 def slow(
-    seconds: Annotated[float, typer.Argument(min=0, help="Seconds added to each step.")],
+    seconds: Annotated[
+        float, typer.Argument(min=0, metavar="SECONDS", help="Seconds added to each step.")
+    ],
     state_dir: StateDir = None,
 ) -> None:
     """Delay each step of a VM's start and end."""

@@ -52,7 +52,10 @@ class Runtime(StrEnum):
 
 def images(
     runtimes: Annotated[
-        list[Runtime] | None, typer.Argument(help="Runtimes. [default: all]")
+        list[Runtime] | None,
+        typer.Argument(
+            metavar="[RUNTIME]...", help=f"Runtimes: {', '.join(Runtime)}. [default: all]"
+        ),
     ] = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="Only show which ones are complete.")

@@ -81,17 +81,22 @@ Realistic = Annotated[
     ),
 ]
 TimeScale = Annotated[
-    float, typer.Option(min=0.01, max=1, help="With --realistic: factor of all durations.")
+    float,
+    typer.Option(
+        min=0.01, max=1, metavar="FACTOR", help="With --realistic: factor of all durations."
+    ),
 ]
 
 
 def run(
-    example: Annotated[str, typer.Argument(help="Folder of examples/ with a job.yaml.")] = "digits",
+    example: Annotated[
+        str, typer.Argument(metavar="EXAMPLE", help="Folder of examples/ with a job.yaml.")
+    ] = "digits",
     faults: Annotated[
         bool, typer.Option("--faults", help="Kill a worker's program, and preempt a VM.")
     ] = False,
     state_dir: Annotated[
-        Path, typer.Option(help="Folder for the stack's state and the model.")
+        Path, typer.Option(metavar="DIR", help="Folder for the stack's state and the model.")
     ] = Path(".state/run"),
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,

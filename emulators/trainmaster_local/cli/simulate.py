@@ -36,17 +36,22 @@ def simulate(
     job_file: Annotated[
         Path, typer.Argument(help="Job file.", metavar="FILE", exists=True, dir_okay=False)
     ],
-    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="Number of simulated runs.")] = 200,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="NUMBER", help="Number of simulated runs.")
+    ] = 200,
     preemptions_per_hour: Annotated[
-        float, typer.Option(min=0.0, max=60.0, help="Preemptions of each VM.")
+        float, typer.Option(min=0.0, max=60.0, metavar="NUMBER", help="Preemptions of each VM.")
     ] = 0.05,
     duration: Annotated[
-        str, typer.Option(help="Training time without preemptions: 90m, 6h, 2d.")
+        str,
+        typer.Option(metavar="DURATION", help="Training time without preemptions: 90m, 6h, 2d."),
     ] = "6h",
     checkpoint_every: Annotated[
         float,
         typer.Option(
-            min=0.0, help="Minutes between checkpoints; 0 means that no work is ever lost."
+            min=0.0,
+            metavar="MINUTES",
+            help="Minutes between checkpoints; 0 means that no work is ever lost.",
         ),
     ] = 10.0,
     form: OutputFormat = Format.TABLE,

@@ -4,23 +4,27 @@ The response is sent when the job is stored.
 
 A client that repeats its request because it received no response gets the job that the request
 created; any other second request with the same job id gets 409, as from the service. A refused
-request stores nothing.
+request stores nothing. One with `validateOnly=true` stores nothing either; it is answered with the
+job that it would create, or with its error.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Final
 
 from trainmaster.api import errors
+from trainmaster.api.errors import Json
 from trainmaster.api.quotas import MINUTE_S
-from trainmaster.api.request import Call, Service, caller_email
+from trainmaster.api.request import VALIDATE_ONLY, Call, Service, caller_email, validates_only
 from trainmaster.api.resource_permissions import check_resources
 from trainmaster.core.model.job import Job
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation import intake
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
 
 SUBMISSION_PREFIX: Final = "api"
 """Beginning of the key by which a job is known to be that of one request."""
@@ -34,30 +38,33 @@ def create_job(
     *,
     is_default_id: bool = False,
 ) -> Job:
-    """Return the stored job. Raises InvalidJob and ApiError.
+    """Return the stored job, or the one that would be stored if the call only validates it.
+
+    Raises InvalidJob and ApiError: the same for both.
 
     `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document
     names none, and the job gets `job_id`.
     """
-    submission = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
-    now = service.now()
+    key = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
     deps = service.deps
     earlier = deps.store.load(job_id) if job_id else None
-    if earlier and earlier.state.job.submission == submission:
+    if earlier and earlier.state.job.submission == key:
         return earlier.state.job
     caller = caller_email(call, service)
-    _check_quota(call, service, caller or "")
-    origin = intake.Origin(through_api=True, submitted_by=caller)
+    creates = not validates_only(call.request)
+    if creates:
+        _check_quota(call, service, caller or "")
+    submission = intake.Submission(
+        document,
+        key,
+        service.now(),
+        authorize=lambda spec: check_resources(spec.resources, call, service),
+        origin=intake.Origin(through_api=True, submitted_by=caller),
+        default_job_id=job_id if is_default_id else None,
+    )
     try:
-        return intake.create_job(
-            document,
-            submission,
-            now,
-            deps,
-            authorize=lambda spec: check_resources(spec.resources, call, service),
-            origin=origin,
-            default_job_id=job_id if is_default_id else None,
-        )
+        accept = intake.create_job if creates else intake.validated_job
+        return accept(submission, deps)
     except intake.JobExistsError:
         raise errors.job_exists() from None
     except intake.OverLimitError as over_limit:
@@ -65,9 +72,19 @@ def create_job(
     except TemporaryError:
         # The job may be stored without the message to `provision`, which the sweep then sends.
         stored = deps.store.load(job_id)
-        if stored and stored.state.job.submission == submission:
+        if stored and stored.state.job.submission == key:
             return stored.state.job
         raise
+
+
+def with_notes(view: Json, job: Job, call: Call) -> Json:
+    """Return the view of a created job; if the call only validates it, with what a caller must know
+    beside it.
+    """
+    if not validates_only(call.request):
+        return view
+    notes = [asdict(substitution) for substitution in job.plan.origin.substitutions]
+    return {**view, EXTENSION: {VALIDATE_ONLY: True, "substitutions": notes}}
 
 
 def _check_quota(call: Call, service: Service, caller: str) -> None:

@@ -23,12 +23,14 @@ from typing import Final
 from trainmaster.api import errors
 from trainmaster.api.errors import ApiError, Json
 from trainmaster.api.request import (
+    VALIDATE_ONLY,
     Call,
     Request,
     Response,
     Service,
     apply_method_override,
     idempotency_key,
+    validates_only,
 )
 from trainmaster.api.routes import Route, find_route
 from trainmaster.errors import TemporaryError
@@ -81,7 +83,9 @@ def _handle(request: Request, service: Service) -> Json:
     route, params = match
     call = Call(request, params, _bearer_token(request), idempotency_key(request, service.new_id))
     _check_permission(call, route, service)
-    _count_request(call, route, service)
+    creates_job = not _validates_only(request, route) and route.creates_job
+    if not creates_job:  # creations have a quota of their own
+        _count_request(call, route, service)
     return route.handle(call, service)
 
 
@@ -107,14 +111,24 @@ def _check_permission(call: Call, route: Route, service: Service) -> None:
         raise errors.insufficient_scope()
 
 
+def _validates_only(request: Request, route: Route) -> bool:
+    """Return whether the request creates nothing. Raises ApiError if its method cannot do that."""
+    asked = validates_only(request)
+    if asked and not route.creates_job:
+        raise errors.invalid_argument(
+            VALIDATE_ONLY, "is a parameter of the methods that create a job, and of no other"
+        )
+    return asked
+
+
 def _count_request(call: Call, route: Route, service: Service) -> None:
     """Count a request of a permitted caller. Raises ApiError above the project's quota.
 
     Unauthorized callers cannot exhaust the quota. Routes without a permission check are not
-    counted; those that create a job have their own quota.
+    counted.
     """
     bucket = service.requests
-    if bucket is None or not route.permission or route.creates_job:
+    if bucket is None or not route.permission:
         return
     wait_s = bucket.take()
     if wait_s:

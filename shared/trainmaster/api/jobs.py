@@ -64,7 +64,8 @@ def create_from(document: Mapping[str, object], at: datetime, call: Call, servic
         )
     job_id = job_id_of(document) or ""
     legal_id = job_id if JOB_ID.fullmatch(job_id) else ""  # `create_job` refuses any other id
-    return _view(create_job.create_job(document, legal_id, call, service), service)
+    job = create_job.create_job(document, legal_id, call, service)
+    return create_job.with_notes(_view(job, service), job, call)
 
 
 def submission_time(sent: str, service: Service) -> datetime:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import parse_qsl
 
-from trainmaster.api.errors import Json
+from trainmaster.api.errors import Json, invalid_argument
 from trainmaster.api.quotas import Bucket, Shares
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -24,6 +24,18 @@ BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
 BODY_NAME: Final = "body.json"
 """Name of the body in messages about its syntax."""
 UNKNOWN_CALLER: Final = "a user of the API"
+VALIDATE_ONLY: Final = "validateOnly"
+"""Query parameter of the methods that create a job: check everything, and create nothing.
+
+Source of its name and meaning: google.aip.dev/163.
+"""
+_VALIDATE_ONLY_SPELLINGS: Final = (VALIDATE_ONLY, "validate_only")
+"""Those that Google's APIs accept."""
+_SIMILAR_PARAMETERS: Final = ("validateonly", "validate", "dryrun", "checkonly", "check")
+"""What callers may mean by it, without underscores and hyphens. None of them is ever ignored: the
+request would create the job.
+"""
+_SWITCH: Final = {"true": True, "false": False}
 
 _INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
 """Source: gcloud's User-Agent. The id is the same for all attempts of one command."""
@@ -109,6 +121,21 @@ class Service:
 
     def now(self) -> datetime:
         return self.deps.clock()
+
+
+def validates_only(request: Request) -> bool:
+    """Return whether the request only asks what would happen. Raises ApiError for other words."""
+    asked = False
+    for name, value in request.query.items():
+        if name in _VALIDATE_ONLY_SPELLINGS:
+            if value not in _SWITCH:
+                raise invalid_argument(VALIDATE_ONLY, f"is {value!r}, and must be true or false")
+            asked = asked or _SWITCH[value]
+        elif re.sub("[_-]", "", name).lower() in _SIMILAR_PARAMETERS:
+            raise invalid_argument(
+                name, f"is no parameter: {VALIDATE_ONLY}=true checks a job without creating it"
+            )
+    return asked
 
 
 def caller_name(call: Call, service: Service) -> str:

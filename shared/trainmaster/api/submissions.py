@@ -19,7 +19,7 @@ from trainmaster.api import errors, jobs
 from trainmaster.api.custom_jobs import CUSTOM_JOBS
 from trainmaster.api.errors import Json
 from trainmaster.api.permissions import CREATE, vertex_permissions
-from trainmaster.api.request import BODY_NAME, Call, Service
+from trainmaster.api.request import BODY_NAME, VALIDATE_ONLY, Call, Service
 from trainmaster.api.training_pipelines import TRAINING_PIPELINES
 from trainmaster.api.tuning_jobs import TUNING_JOBS
 from trainmaster.api.vertex_resource import VertexResource
@@ -45,6 +45,7 @@ from trainmaster.jobspec.reading.parse_document import parse_document
 _RESOURCES: Final[Mapping[DocumentKind, VertexResource]] = {
     resource.kind: resource for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES)
 }
+_FIELDS: Final = ("document", "fileName", "region", "time")
 _UNNAMED: Final = "document"
 """What messages call a file without a name."""
 
@@ -52,6 +53,7 @@ _UNNAMED: Final = "document"
 def submit(call: Call, service: Service) -> Json:
     """Return the job as the API of its kind shows it."""
     body = parse_document(call.request.body, BODY_NAME)
+    _refuse_unknown_fields(body)
     file_name = _text(body, "fileName")
     region = _text(body, "region") or None
     at = jobs.submission_time(_text(body, "time"), service)
@@ -64,6 +66,13 @@ def submit(call: Call, service: Service) -> Json:
         return jobs.create_from(document, at, call, service)
     document = with_time_in_job_id(document, at)
     return _create_in_location(document, kind, call, service)
+
+
+def _refuse_unknown_fields(body: Mapping[str, object]) -> None:
+    unknown = [str(name) for name in body if name not in _FIELDS]
+    if unknown:
+        advice = f"the fields are {', '.join(_FIELDS)}; {VALIDATE_ONLY} is a query parameter"
+        raise errors.invalid_argument(unknown[0], f"is no field of this request: {advice}")
 
 
 def _text(body: Mapping[str, object], name: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from trainmaster.api import enum_numbers, errors, list_filter, paging
-from trainmaster.api.create_job import create_job
+from trainmaster.api.create_job import create_job, with_notes
 from trainmaster.api.errors import Json
 from trainmaster.api.jobs import explain_job
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
@@ -118,9 +118,8 @@ class VertexResource(ABC):
             )
         document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
         job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
-        return self.view(
-            create_job(document, job_id, call, service, is_default_id=True), call, service
-        )
+        job = create_job(document, job_id, call, service, is_default_id=True)
+        return with_notes(self.view(job, call, service), job, call)
 
     def get(self, call: Call, service: Service) -> Json:
         return self.view(self.find(call, service), call, service)

@@ -36,7 +36,10 @@ REDIRECT: Final = (
 def console(
     browser: Annotated[bool, typer.Option(help="Open the address in the default browser.")] = True,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port on this machine; 0: any free one."
+        ),
     ] = 0,
     own_name: Annotated[
         bool,

@@ -23,7 +23,11 @@ def convert(
     ],
     region: Annotated[
         str | None,
-        typer.Option(callback=given, help="Region of the VMs, if the manifest does not name it."),
+        typer.Option(
+            callback=given,
+            metavar="REGION",
+            help="Region of the VMs, if the manifest does not name it.",
+        ),
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:

@@ -56,7 +56,8 @@ def cost(
         typer.Option(help="`user`, `job`, or the key of a label, such as `team`.", metavar="KEY"),
     ] = USER,
     limit: Annotated[
-        int, typer.Option(min=1, max=1000, help="The newest jobs that are counted.")
+        int,
+        typer.Option(min=1, max=1000, metavar="NUMBER", help="The newest jobs that are counted."),
     ] = 100,
     state: ByState = None,
     user: ByUser = None,

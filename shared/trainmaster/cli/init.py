@@ -33,24 +33,30 @@ def init(
     project: Annotated[
         str | None,
         typer.Option(
-            help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]"
+            metavar="PROJECT",
+            help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]",
         ),
     ] = None,
     region: Annotated[
-        str | None, typer.Option(callback=given, help="Region of jobs that name none.")
+        str | None,
+        typer.Option(callback=given, metavar="REGION", help="Region of jobs that name none."),
     ] = None,
     api: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of the function api: `terraform output api`. [default: ${API}]"
+            metavar="URL",
+            help=f"Address of the function api: `terraform output api`. [default: ${API}]",
         ),
     ] = None,
     bucket: Annotated[
-        str | None, typer.Option(help="Bucket of packages. [default: the one of infra/]")
+        str | None,
+        typer.Option(metavar="BUCKET", help="Bucket of packages. [default: the one of infra/]"),
     ] = None,
     installation: Annotated[
         str | None,
-        typer.Option(help=f"Name of one of several installations. [default: ${INSTALLATION}]"),
+        typer.Option(
+            metavar="NAME", help=f"Name of one of several installations. [default: ${INSTALLATION}]"
+        ),
     ] = None,
     show: Annotated[
         bool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,13 +13,21 @@ from trainmaster.core.model.label_rules import is_legal_job_label
 from trainmaster.errors import PermanentError
 from trainmaster.ports import JobFilter
 
+_STATES: Final = ", ".join(state.value for state in JobState)
+
 ByState = Annotated[
     list[JobState] | None,
-    typer.Option(case_sensitive=False, help="Only jobs in this state; may be repeated."),
+    typer.Option(
+        case_sensitive=False,
+        metavar="STATE",
+        help=f"Only jobs in this state; may be repeated. {_STATES}.",
+    ),
 ]
 ByUser = Annotated[
     str | None,
-    typer.Option(callback=given, help="Only jobs that this user submitted, verified or not."),
+    typer.Option(
+        callback=given, metavar="EMAIL", help="Only jobs that this user submitted, verified or not."
+    ),
 ]
 Mine = Annotated[
     bool,

@@ -82,7 +82,7 @@ app = typer.Typer(
 @app.command("list")
 def list_jobs(
     limit: Annotated[
-        int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")
+        int, typer.Option(min=1, max=1000, metavar="NUMBER", help="Largest number of jobs to list.")
     ] = 20,
     after: Annotated[
         str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")

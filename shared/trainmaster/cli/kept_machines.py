@@ -7,12 +7,11 @@ from typing import Any
 from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.core.model.machine_set import MachineSet
-from trainmaster.cost.machine_price import machine_price
-from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Store
 from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.kept_machines import kept_machine_words, kept_price, submitter_of
 
 
 def show_kept(form: Format) -> None:
@@ -29,11 +28,10 @@ def show_kept(form: Format) -> None:
 
 
 def _row(machines: MachineSet, store: Store) -> dict[str, Any]:
-    submitters = [item.value for item in machines.fit if item.name == "the submitter"]
     return {
         "jobId": machines.holder,
-        "owner": submitters[0] if submitters else "",
-        "machines": ", ".join(f"{group.count} x {group.machine_type}" for group in machines.groups),
+        "owner": submitter_of(machines),
+        "machines": kept_machine_words(machines),
         "zone": machines.zone,
         "keptUntil": timestamp(machines.until),
         "perHour": _price_per_hour(machines, store),
@@ -47,15 +45,10 @@ def _price_per_hour(machines: MachineSet, store: Store) -> str:
 
     prices = price_list()
     loaded = store.load(machines.holder)
-    if not isinstance(prices, PriceList) or loaded is None:
+    price = kept_price(machines, loaded.state.job, prices) if loaded else None
+    if price is None or isinstance(prices, Unknown):
         return ""
-    total = 0.0
-    for group in machines.groups:
-        price = machine_price(loaded.state.job.placed.plan, group, prices, at=group.purchase.price)
-        if isinstance(price, Unknown):
-            return ""
-        total += float(price) * group.count
-    return f"{total:.2f} {prices.currency}"
+    return f"{price:.2f} {prices.currency}"
 
 
 def release_kept(job_id: str) -> None:

@@ -13,7 +13,7 @@ from itertools import dropwhile
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from trainmaster.cli.local_distribution import PACKAGE, import_local
 from trainmaster.cli.option_habits import HintingCommand
@@ -53,6 +53,7 @@ class LazyCommand:
             )(value)
         command = typer.main.get_command(app)
         command.name = name
+        _leave_types_out(command)
         return command
 
     def _command_class(self) -> type[TyperCommand]:
@@ -61,6 +62,22 @@ class LazyCommand:
         from trainmaster.cli.gcloud_command import GcloudCommand
 
         return GcloudCommand
+
+
+def _leave_types_out(command: Any) -> None:
+    """Show arguments by their names alone: `JOB`, and not `JOB <str>`.
+
+    typer leaves the types of options out if they have a metavar, but those of arguments never.
+    """
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            setattr(parameter, "display_type_rich", _no_type)  # noqa: B010 - replaces a method
+    for inner in getattr(command, "commands", {}).values():
+        _leave_types_out(inner)
+
+
+def _no_type(**_: object) -> str:
+    return ""
 
 
 class LazyGroup(TyperGroup):

@@ -62,10 +62,15 @@ def logs(
     ] = False,
     task: Annotated[
         str | None,
-        typer.Option("--task-name", help="Only this replica, such as worker-0, or `service`."),
+        typer.Option(
+            "--task-name",
+            metavar="REPLICA",
+            help="Only this replica, such as worker-0, or `service`.",
+        ),
     ] = None,
     severity: Annotated[
-        str | None, typer.Option(help="Only this severity or higher, such as WARNING.")
+        str | None,
+        typer.Option(metavar="SEVERITY", help="Only this severity or higher, such as WARNING."),
     ] = None,
     program: Annotated[
         bool, typer.Option("--program", help="Only what the program printed.")

@@ -36,11 +36,16 @@ Row = dict[str, Any]
 
 def machines(
     name: Annotated[
-        str, typer.Argument(help="Part of a name of machines or accelerators: a3-, h100, v5e.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Part of a name of machines or accelerators: a3-, h100, v5e."
+        ),
     ] = "",
     region: Annotated[
         list[str] | None,
-        typer.Option(help="Region; may be repeated. Default: those of the installation."),
+        typer.Option(
+            metavar="REGION", help="Region; may be repeated. Default: those of the installation."
+        ),
     ] = None,
     kept: Annotated[
         bool, typer.Option("--kept", help="Show the machines that jobs keep for a next job.")

@@ -28,12 +28,13 @@ app = typer.Typer(
 @app.command()
 def update(
     currency: Annotated[
-        str, typer.Option(help="Currency of the prices: USD, EUR and others.")
+        str, typer.Option(metavar="CURRENCY", help="Currency of the prices: USD, EUR and others.")
     ] = "USD",
     api_key: Annotated[
         str,
         typer.Option(
             envvar="TRAINMASTER_BILLING_API_KEY",
+            metavar="KEY",
             help="API key; without one, your credentials are used.",
         ),
     ] = "",
@@ -80,7 +81,7 @@ def list_prices(
         ),
     ] = None,
     region: Annotated[
-        str, typer.Option(callback=given, help="Region of the machines.")
+        str, typer.Option(callback=given, metavar="REGION", help="Region of the machines.")
     ] = DEFAULT_REGION,
     form: OutputFormat = Format.TABLE,
 ) -> None:

@@ -60,7 +60,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]
-Location = Annotated[str, typer.Option(help="Region of the schedule.")]
+Location = Annotated[str, typer.Option(metavar="REGION", help="Region of the schedule.")]
 
 
 @app.command()
@@ -75,11 +75,16 @@ def create(
         Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")
     ],
     cron: Annotated[
-        str, typer.Option(callback=given, help="When to submit, as a cron expression: '0 3 * * *'.")
+        str,
+        typer.Option(
+            callback=given,
+            metavar="CRON",
+            help="When to submit, as a cron expression: '0 3 * * *'.",
+        ),
     ],
     location: Location = DEFAULT_REGION,
     time_zone: Annotated[
-        str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")
+        str, typer.Option(metavar="ZONE", help="Time zone of --cron. Times in job ids are UTC.")
     ] = "Etc/UTC",
     submit_as: Annotated[
         str | None,

@@ -26,7 +26,9 @@ Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
 Project = Annotated[
     str | None,
     typer.Option(
-        callback=given, help="Project of the installation. [default: that of `trainmaster init`]"
+        callback=given,
+        metavar="PROJECT",
+        help="Project of the installation. [default: that of `trainmaster init`]",
     ),
 ]
 Config = Annotated[
@@ -65,7 +67,8 @@ Packages = Annotated[
     ),
 ]
 StagingBucket = Annotated[
-    str | None, _program(callback=given, help="Bucket that local packages are uploaded to.")
+    str | None,
+    _program(callback=given, metavar="BUCKET", help="Bucket that local packages are uploaded to."),
 ]
 Check = Annotated[
     bool,

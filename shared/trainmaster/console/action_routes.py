@@ -17,6 +17,7 @@ from flask import Blueprint, Response, g, redirect, request
 
 from trainmaster.console.pages.cancellation import read_cancellation
 from trainmaster.console.pages.job_page import find_job, read_job_page
+from trainmaster.console.pages.kept_rows import kept_row
 from trainmaster.console.pages.labels_form import LabelsForm, new_labels_form, parse_labels
 from trainmaster.console.pages.submission import (
     SubmissionForm,
@@ -229,3 +230,21 @@ def delete(job_id: str) -> Any:
         if not console.actions.delete(job.job_id, key, g.user.name):
             raise PermanentError(f"{job_id} has not ended: cancel it first")
     return redirect("/jobs", HTTPStatus.SEE_OTHER)
+
+
+@routes.get("/jobs/<job_id>/release")
+def confirm_release(job_id: str) -> Response:
+    console = console_of_app()
+    job = find_job(console, job_id)
+    return render_page("release.html", job=job, kept=kept_row(console, job))
+
+
+@routes.post("/jobs/<job_id>/release")
+def release(job_id: str) -> Any:
+    """Release the machines that the job keeps.
+
+    A second click, and one after another job has taken them, change nothing.
+    """
+    console = console_of_app()
+    console.actions.release(find_job(console, job_id).job_id, g.user.name)
+    return redirect(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)

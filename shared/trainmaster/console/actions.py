@@ -1,4 +1,4 @@
-"""Actions of users in the console: cancel, submit, label and delete jobs.
+"""Actions of users in the console: cancel, submit, label and delete jobs, release machines.
 
 Every action may be repeated: its key identifies the form that was sent, so that two clicks have one
 effect.
@@ -15,7 +15,12 @@ from typing import Any
 
 from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.record import Deps
-from trainmaster.flows.user_requests import cancel_job, change_labels, delete_job
+from trainmaster.flows.user_requests import (
+    cancel_job,
+    change_labels,
+    delete_job,
+    release_machines,
+)
 from trainmaster.messaging import topics
 
 _log = logging.getLogger(__name__)
@@ -28,6 +33,7 @@ class Action(StrEnum):
     SUBMIT = "submit"
     LABELS = "labels"
     DELETE = "delete"
+    RELEASE = "release"
 
 
 Denied = Mapping[Action, str]
@@ -75,6 +81,11 @@ class Actions:
             # The ledger of a deleted job expires; this line stays as long as the log is kept.
             _log.info("%s deleted %s", user, job_id, extra={"job_id": job_id})
         return is_deleted
+
+    def release(self, job_id: str, user: str) -> bool:
+        """Delete the machines that an ended job keeps. False: it keeps none."""
+        self._check(Action.RELEASE)
+        return release_machines(job_id, self.deps(), by=user)
 
     def _check(self, action: Action) -> None:
         reason = self.denied().get(action)

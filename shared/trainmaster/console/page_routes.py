@@ -44,6 +44,8 @@ POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
 POLL_SCANNED_LIST_S: Final = 60
 """The interval for lists whose filter needs the newest `job_counts.JOBS_READ_MAX` jobs."""
+POLL_UNCOUNTED_LIST_S: Final = 2
+"""The interval while the jobs are being counted."""
 POLL_INSTALLATION_S: Final = 60
 POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200
@@ -81,18 +83,19 @@ def start() -> Any:
 @routes.get("/jobs")
 def jobs() -> Response:
     filters = _job_filters()
+    page = read_job_list(console_of_app(), filters)
     poll_s = POLL_SCANNED_LIST_S if filters.needs_scan else POLL_LIST_S
-    return render_page(
-        "jobs.html",
-        poll_s if filters.is_first_page else None,
-        page=read_job_list(console_of_app(), filters),
-    )
+    if page.total is None:
+        poll_s = POLL_UNCOUNTED_LIST_S
+    # The rows of later pages hardly change, but their numbers may be missing.
+    is_polled = filters.is_first_page or page.total is None
+    return render_page("jobs.html", poll_s if is_polled else None, page=page)
 
 
 @routes.get("/jobs.json")
 def jobs_json() -> dict[str, Any]:
     console = console_of_app()
-    page = read_job_list(console, _job_filters())
+    page = read_job_list(console, _job_filters(), waits_for_counts=True)
     return {
         "jobs": [
             with_quiet(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from trainmaster.core.intake.job_id_template import is_template
@@ -21,6 +22,7 @@ from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     JobExistsError,
     OverLimitError,
+    Submission,
     check_allowed,
     create_job,
 )
@@ -93,13 +95,8 @@ def handle(
             problem = f"{job_id} is left out: {running} of the same schedule has not ended"
             _reject(submission, job_id, [problem], now, deps.store)
             return
-        job = create_job(
-            document,
-            submission,
-            now,
-            deps,
-            authorize=lambda spec: _authorize(spec, now, deps, published_at or now),
-        )
+        authorize = partial(_authorize, now=now, deps=deps, published_at=published_at or now)
+        job = create_job(Submission(document, submission, now, authorize), deps)
     except InvalidJob as invalid:
         raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
     except RecursionError:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from trainmaster.core.intake.job_files import SUFFIXES, UploadedObject
-from trainmaster.core.model.job import Job
-from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     MACHINES_FIELDS,
+    JobExistsError,
     OverLimitError,
+    Submission,
     check_allowed,
-    checked_job,
+    validated_job,
 )
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
@@ -31,7 +32,7 @@ from trainmaster.jobspec.job_document import read_document, with_job_id, with_ti
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.messaging import google_events, topics
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Objects, States
+from trainmaster.ports import Objects
 
 FILE_BYTES_MAX: Final = 1 << 20
 """Largest job file that is read."""
@@ -88,31 +89,21 @@ def _check(
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
     submitted = with_job_id(document, spec.job_id)
+    authorize = partial(check_allowed, allowed=deps.allowed)
     try:
-        job = checked_job(
-            submitted,
-            source,
-            deps.clock(),
-            deps,
-            authorize=lambda spec: check_allowed(spec, deps.allowed),
+        validated_job(Submission(submitted, source, deps.clock(), authorize), deps)
+    except JobExistsError:
+        example = (
+            f"{spec.job_id}_2 (or leave jobId out; it is then made from the name and time of the"
+            " file)"
         )
+        used = JOB_EXISTS.partition("Error: ")[2]
+        raise InvalidJob((Problem("jobId", used, example),)) from None
     except OverLimitError as over_limit:
         field = MACHINES_FIELDS[spec.plan.origin.dialect]
         advice = "less of it, or a higher limit in TRAINMASTER_LIMITS"
         raise InvalidJob((Problem(field, str(over_limit), advice),)) from None
-    _check_unused(job, deps.store)
     return spec.job_id, submitted
-
-
-def _check_unused(job: Job, store: States) -> None:
-    """Raise InvalidJob if another submission has used the job's id."""
-    stored = store.load(job.job_id)
-    if stored is not None and not is_same_submission(stored.state.job, job):
-        example = (
-            f"{job.job_id}_2 (or leave jobId out; it is then made from the name and time of the"
-            " file)"
-        )
-        raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
 
 
 def _write_problems(

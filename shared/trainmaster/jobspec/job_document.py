@@ -18,7 +18,7 @@ from trainmaster.jobspec.reading.document_kinds import (
     TRAINING_INPUT,
     detect_kind,
 )
-from trainmaster.jobspec.reading.foreign_files import tool_of
+from trainmaster.jobspec.reading.foreign_files import refuse_unconverted_file, tool_of
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.jobspec.reading.read_model import with_lists
 
@@ -46,6 +46,7 @@ def job_file_of(document: Mapping[str, object], region: str | None = None) -> di
         from trainmaster.jobspec.foreign.answer import ForeignFile, answer_of  # as below
 
         raise ForeignFile(answer_of(tool, document))
+    refuse_unconverted_file(document)
     if not all(name in document for name in MANIFEST_NAMES):
         return with_lists(dict(document))
     from trainmaster.jobspec.manifests.convert import convert  # only manifests need its models

@@ -79,7 +79,8 @@ class JobPosition:
 class JobFilter:
     """The jobs of a list.
 
-    Deleted jobs are in none, nor are trials: users see them with their tuning job.
+    Deleted jobs are in none, nor are trials: users see them with their tuning job. A list that
+    skips them itself, so that it can stop after a number of jobs, asks `with_unlisted`.
     """
 
     states: tuple[JobState, ...] = ()
@@ -88,13 +89,28 @@ class JobFilter:
     """Who submitted the job, in any case, verified or not; empty: anybody."""
     labels: tuple[Label, ...] = ()
     """All of these."""
+    with_unlisted: bool = False
+    """Also deleted jobs and trials."""
 
     def matches(self, job: Job) -> bool:
-        is_listed = job.deleted_at is None and job.trial_of is None
+        is_listed = self.with_unlisted or (job.deleted_at is None and job.trial_of is None)
         has_state = not self.states or job.state in self.states
         has_user = not self.user or self.user.lower() == owner(job).user.lower()
         has_labels = all(label in job.labels for label in self.labels)
         return is_listed and has_state and has_user and has_labels
+
+    def narrowest(self) -> JobFilter:
+        """Return the one condition of this filter that is likely to leave the fewest jobs.
+
+        Jobs that have not ended are few beside those that users and labels have gathered for years.
+        """
+        if self.states and not any(state.is_terminal for state in self.states):
+            return JobFilter(states=self.states)
+        if self.user:
+            return JobFilter(user=self.user)
+        if self.labels:
+            return JobFilter(labels=self.labels[:1])
+        return JobFilter(states=self.states)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from cachetools import TTLCache, cached
 from trainmaster.console.actions import Action, Actions, Denied, all_denied
 from trainmaster.console.caches import LedgerCache, MetricCache
 from trainmaster.console.iap_sign_in import IapSignIn
+from trainmaster.console.job_counter import JobCounter
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.installation import name_in_installation
@@ -66,6 +67,7 @@ def console(
         project=values.project,
         store=store,
         ledgers=LedgerCache(store),
+        counter=JobCounter(store),
         read_log=_read_log,
         metrics=MetricCache(metrics.metric_reader(OPTIONAL_READ_S)),
         address_book=address_book,
@@ -125,6 +127,7 @@ def denied_by_credentials() -> Denied:
         Action.SUBMIT: on_submit,
         Action.LABELS: state,
         Action.DELETE: state,
+        Action.RELEASE: state + on_provision,
     }
     return {
         action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import Change
 from trainmaster.gcp.firestore import job_queries
+from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import JobFilter, JobPosition, Loaded, Store, VmOwner
 from trainmaster_local.memory import store as memory_store
 
@@ -93,6 +95,9 @@ VISION, TEST = Label("team", "vision"), Label("stage", "test")
         (JobFilter((JobState.FAILED, JobState.RUNNING)), "done old test"),
         (JobFilter((JobState.RUNNING,), "boris@example.com", (VISION,)), "test"),
         (JobFilter((JobState.CANCELLED,), "boris@example.com", (VISION,)), ""),
+        (JobFilter(with_unlisted=True), "cli api done old test gone trial"),
+        (JobFilter((JobState.FAILED,), with_unlisted=True), "done old gone trial"),
+        (JobFilter(labels=(VISION,), with_unlisted=True), "api done test gone"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "jobs",
 )
@@ -145,6 +150,40 @@ def test_filtered_pages_have_the_listed_jobs_that_match_and_no_others(
         listed += [job.job_id for job in page]
         page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id), only)
     assert " ".join(listed) == expected
+
+
+@pytest.mark.parametrize(
+    ("only", "queries"),
+    [
+        (JobFilter((JobState.RUNNING,), labels=(VISION,)), 1),
+        (JobFilter((JobState.RUNNING,), "anna@example.com"), 1),
+        (JobFilter((JobState.FAILED,), labels=(VISION,)), 5),
+    ],
+    ids=lambda value: "" if isinstance(value, int) else "jobs",
+)
+def test_jobs_that_match_two_conditions_are_found_by_few_queries(
+    store: Store, monkeypatch: pytest.MonkeyPatch, only: JobFilter, queries: int
+) -> None:
+    """One running job before 30 jobs that have ended: queries for two jobs each would be 16."""
+    if not isinstance(store, FirestoreStore):
+        pytest.skip("the store in memory has no queries")
+    anna: Any = {"labels": (VISION,), "submission": "cli:1/anna@example.com"}
+    submit(store, a_job(JobState.RUNNING, job_id="running", created_at=at(0), **anna))
+    for nth in range(1, 31):
+        job_id, created_at = f"job_{nth}", at(nth)
+        submit(store, a_job(JobState.SUCCEEDED, job_id=job_id, created_at=created_at, **anna))
+    asked = 0
+    find = store._find
+
+    def count(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return find(*arguments)
+
+    monkeypatch.setattr(store, "_find", count)
+    found = [job.job_id for job in store.recent_jobs(2, only=only)]
+    assert found == (["running"] if JobState.RUNNING in only.states else [])
+    assert asked == queries
 
 
 def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:

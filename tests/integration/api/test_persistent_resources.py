@@ -93,6 +93,14 @@ def test_resource_of_a_job_without_the_field_has_the_name_of_the_job(
     assert listed["displayName"] == world.job_id
 
 
+def test_resource_called_none_is_a_resource(api: Api, world: World) -> None:
+    run_job(world, a_document(world.job_id, "none"))
+    assert api.send_ok("GET", f"{RESOURCES}/none", schema=SHOWN)["displayName"] == "none"
+    other = World("other", world.now, world.store, world.bus, world.fleet)
+    run_job(other, a_document("other", None, keepMachines="60s"))
+    assert other.job.set_id == "other"
+
+
 def test_resource_is_not_created_by_itself(api: Api) -> None:
     error = api.send_refused("POST", RESOURCES, {"resourcePools": []})
     assert (error["code"], error["status"]) == (501, "UNIMPLEMENTED")

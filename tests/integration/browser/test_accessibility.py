@@ -22,6 +22,7 @@ from tests.support.console_browser import (
 )
 from tests.support.console_site import Site
 from tests.support.world import World
+from tests.unit.flows.test_kept_machines import run_job, succeed
 from trainmaster.ports.metrics import Metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -107,3 +108,15 @@ def test_page_of_a_read_only_console_and_a_form_with_problems_have_no_barriers(
         page.get_by_role("button", name="Submit the job").click()
         page.locator("#problems").wait_for()
         assert barriers(page, "light") == []
+
+
+@pytest.mark.parametrize("path", ["/installation", "/jobs/digits_1/release"])
+def test_kept_machines_have_no_barriers(browser: Browser, path: str) -> None:
+    world = World()
+    run_job(world)
+    succeed(world)
+    with opened(browser, world) as (page, _):
+        page.goto(path)
+        assert page.get_by_text("n1-standard-4").count() >= 1
+        assert barriers(page, "light") == []
+        assert barriers(page, "dark", COLOURS) == []

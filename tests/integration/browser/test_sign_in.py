@@ -11,6 +11,7 @@ from bench.counting import Counts, counting_store
 from tests.support.console_browser import failed_world, opened, running_world
 from tests.support.console_site import Site
 from trainmaster.console.caches import LedgerCache
+from trainmaster.console.job_counter import JobCounter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -69,7 +70,9 @@ def test_page_under_a_foreign_name_is_403(browser: Browser) -> None:
 def counted(site: Site, counts: Counts) -> None:
     """Count the reads of the site's store."""
     store = counting_store(site.world.store, counts)
-    site.app.config["CONSOLE"] = replace(site.console(), store=store, ledgers=LedgerCache(store))
+    site.app.config["CONSOLE"] = replace(
+        site.console(), store=store, ledgers=LedgerCache(store), counter=JobCounter(store)
+    )
 
 
 def test_idle_page_of_a_job_reads_twice_per_poll_and_a_hidden_page_never(browser: Browser) -> None:

@@ -4,14 +4,12 @@ images.
 
 from __future__ import annotations
 
-import io
 import random
-import tarfile
-import zipfile
 from collections.abc import Sequence
 
 import pytest
 
+from tests.support.archives import sdist, wheel
 from tests.support.jobs import a_plan, a_spec
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import check_file
@@ -24,22 +22,6 @@ URI = "gs://bucket/trainer-0.1.tar.gz"
 
 def a_program(module: str, *packages: str, job_dir: str | None = None) -> Plan:
     return a_plan(program=Program(packages or (f"{URI}#7",), module, (), job_dir))
-
-
-def sdist(*files: str, form: str = "gz") -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode=f"w:{form}") as archive:  # type: ignore[call-overload]
-        for file in files:
-            archive.addfile(tarfile.TarInfo(f"trainer-0.1/{file}"))
-    return content.getvalue()
-
-
-def wheel(*files: str) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for file in files:
-            archive.writestr(file, "")
-    return content.getvalue()
 
 
 def stored(content: bytes) -> MemoryObjects:

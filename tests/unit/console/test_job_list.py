@@ -15,6 +15,7 @@ from tests.support.console_site import Site
 from tests.support.job_lists import world_of_jobs
 from tests.support.jobs import CHIEF, a_job
 from tests.support.world import World
+from trainmaster.console.job_counter import JobCounter
 from trainmaster.console.pages import job_counts, job_list
 from trainmaster.console.pages.job_filters import Filters, matches, read_filters
 from trainmaster.console.pages.job_list import JobList, read_job_list
@@ -104,7 +105,9 @@ def test_counts_among_the_newest_jobs_say_so_on_every_page(
     ("query", "size", "reads"),
     [
         ("", 10, 11 + len(JobState)),
-        ("label=team%3Dvision&state=QUEUED", 10, 40 + len(JobState)),
+        ("label=team%3Dvision&state=QUEUED", 10, 30 + len(JobState)),
+        ("label=team%3Dvision&state=CANCELLED", 10, 20 + len(JobState)),
+        ("state=CANCELLED", 10, 10 + len(JobState)),
         ("user=boris", 10, 40),
         ("q=digits", 10, 40),
     ],
@@ -113,7 +116,8 @@ def test_view_reads_its_rows_and_one_count_for_each_state_or_the_newest_jobs(
     site: Site, query: str, size: int, reads: int
 ) -> None:
     counts = Counts()
-    console = replace(site.console(), store=counting_store(site.world.store, counts))
+    store = counting_store(site.world.store, counts)
+    console = replace(site.console(), store=store, counter=JobCounter(store, wait_s=None))
     read_job_list(console, replace(read_filters(parse_qs(query)), size=size))
     assert counts.reads == reads, counts.reads_by_call
     assert counts.calls["count_by_state"] == (1 if reads != 40 else 0)

@@ -133,4 +133,7 @@ def test_each_action_names_the_permissions_that_it_needs(monkeypatch: pytest.Mon
         Action.SUBMIT: "You lack pubsub.topics.publish on trainmaster-submit.",
         Action.LABELS: "You lack datastore.entities.update.",
         Action.DELETE: "You lack datastore.entities.update.",
+        Action.RELEASE: (
+            "You lack datastore.entities.update and pubsub.topics.publish on trainmaster-provision."
+        ),
     }

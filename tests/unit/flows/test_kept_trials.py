@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.jobs import a_tuning_spec
 from tests.support.study import Study
+from tests.unit.flows.test_kept_machines import a_keeping_job, beat_all
 from trainmaster.core.events import TrialUnpromising
 from trainmaster.core.model.machine_set import MachineSet, SetState
 from trainmaster.flows.commit.record import record
@@ -86,6 +87,17 @@ def test_other_tuning_job_does_not_take_them(study: Study) -> None:
     other = Study("other", study.now, study.store, study.bus, study.fleet)
     start(other, maxTrials=1)
     assert other.trial(1).job.set_id == "other-trial-1"
+
+
+def test_tuning_job_called_none_releases_no_machines_of_other_jobs() -> None:
+    """`none` is the word for a job that is no trial."""
+    first = a_keeping_job()
+    study = Study("none", first.now, first.store, first.bus, first.fleet)
+    start(study, maxTrials=1)
+    beat_all(first)
+    run_trial(study, 1)
+    assert study.state == "SUCCEEDED"
+    assert [kept.machine_set.holder for kept in study.store.kept_machines()] == ["first"]
 
 
 def test_cancelled_tuning_job_releases_what_its_trials_kept(study: Study) -> None:

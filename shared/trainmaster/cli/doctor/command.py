@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from trainmaster.ports import Objects
 
 Region = Annotated[
-    str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")
+    str | None,
+    typer.Option(metavar="REGION", help="Region of the jobs, or of a manifest that names none."),
 ]
 BeforeInstall = Annotated[
     bool,

@@ -147,7 +147,8 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
     from trainmaster.wiring.objects import objects
 
     try:
-        checked = with_resources(spec, objects, resources)
+        # `check_programs` opens larger packages, too.
+        checked = with_resources(spec, objects, resources, opens_packages=False)
         programs = list(check_programs(spec.plan, objects(), staged))
     except InvalidJob as invalid:
         yield from map(_finding_of, invalid.problems)

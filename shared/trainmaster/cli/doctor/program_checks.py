@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import lzma
 import re
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Final, Protocol
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
@@ -21,12 +15,13 @@ from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
 from trainmaster.program_files.findings import ProgramFinding
+from trainmaster.program_files.packages import check_module, files_of, has_module
 
 PACKAGE_BYTES_MAX: Final = 100 << 20
 """Larger packages are not read."""
+UNPACKED_BYTES_MAX: Final = 2 << 30
 _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
 """An option and its value in one argument: `--epochs 3`."""
-_COMPILED_SOURCES: Final = (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
 
 
 class CheckedObjects(Objects, ObjectTimes, Protocol):
@@ -81,7 +76,6 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
     because its parent package is in no package of the job.
     """
     files: set[str] = set()
-    found: set[str] = set()
     own_uris = [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
     for uri in own_uris:
         source = staged if staged and staged.read(uri, max_bytes=1) else objects
@@ -94,64 +88,11 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
                 f"module {program.python_module}", f"{uri} cannot be read, or is larger than 100 MB"
             )
             return
-        in_package = _files_of(content)
-        files |= in_package
-        found |= set(filter(None, map(_module_path, in_package)))
+        files |= files_of(content, UNPACKED_BYTES_MAX) or frozenset()
     module = program.python_module
-    parent, _, name = f"/{module.replace('.', '/')}".rpartition("/")
-    if name == "py" and any(path.endswith(parent) for path in found):
-        words = f"{module} is the name of a file, and no module"
-        yield problem(words, f"correct pythonModule: {module.removesuffix('.py')}")
-        return
-    siblings: set[str] = set()
-    for path in found:
-        folder, _, file = path.rpartition("/")
-        if parent and folder.endswith(parent):
-            siblings.add(file)
-    if name in siblings:
+    yield from folder_findings(check_module(module, frozenset(files)))
+    if has_module(module, frozenset(files)):
         yield ok(f"module {module}")
-    elif siblings:
-        words = f"no package of the job has the module {module}"
-        (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
-        remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
-        # A dependency may add modules to a package without __init__.py, and so may a build.
-        is_whole = any(file.endswith(f"{parent}/__init__.py") for file in files)
-        is_compiled = any(file.endswith(_COMPILED_SOURCES) for file in files)
-        report = problem if is_whole and not is_compiled else limit
-        yield report(words, remedy)
-
-
-def _module_path(file: str) -> str:
-    """Return `/…/trainer/task` for `/…/trainer/task.py`, and `/…/trainer` for its `__main__.py`.
-
-    Empty: the file is not a module that can be run.
-    """
-    folder, _, name = file.rpartition("/")
-    stem, _, suffix = name.partition(".")
-    if stem == "__main__":
-        return folder
-    is_module = suffix == "py" or suffix.endswith("so")
-    return f"{folder}/{stem}" if is_module and stem != "__init__" else ""
-
-
-def _files_of(archive: bytes) -> set[str]:
-    """Return the paths of all files, with a leading slash; none: pip cannot install the archive."""
-    try:
-        if zipfile.is_zipfile(io.BytesIO(archive)):
-            with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
-                return {f"/{name}" for name in wheel.namelist()}
-        with tarfile.open(fileobj=io.BytesIO(archive)) as source:
-            return {f"/{name}" for name in source.getnames()}
-    except (
-        zipfile.BadZipFile,
-        NotImplementedError,
-        tarfile.TarError,
-        EOFError,
-        OSError,
-        zlib.error,
-        lzma.LZMAError,
-    ):
-        return set()
 
 
 def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:

@@ -31,7 +31,10 @@ def ssh(
         bool, typer.Option("--container", help="Enter the container of the program.")
     ] = False,
     host: Annotated[
-        int, typer.Option("--host", min=0, help="Host of a TPU slice, numbered from 0.")
+        int,
+        typer.Option(
+            "--host", min=0, metavar="NUMBER", help="Host of a TPU slice, numbered from 0."
+        ),
     ] = 0,
 ) -> None:
     """Open a shell on the VM of a replica, or run a command there. The exit status is that of the

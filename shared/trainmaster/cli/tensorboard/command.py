@@ -36,7 +36,10 @@ def tensorboard(
         typer.Argument(metavar="[JOB]...", help="Ids of the jobs.", autocompletion=complete_job_id),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port of this machine; 0: any free one."
+        ),
     ] = 6006,
     logdir: Annotated[
         list[str] | None,
@@ -46,7 +49,10 @@ def tensorboard(
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=1, help="Seconds between two searches for new event files.")
+        float,
+        typer.Option(
+            min=1, metavar="SECONDS", help="Seconds between two searches for new event files."
+        ),
     ] = 30.0,
 ) -> None:
     """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from trainmaster.console.pages.kept_rows import KeptRow, kept_rows
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.rules.admission_queue import (
@@ -47,6 +48,8 @@ class InstallationPage:
     limits: tuple[LimitRow, ...]
     queue: tuple[Wait, ...]
     """Queued jobs that may not start yet."""
+    kept: tuple[KeptRow, ...]
+    """Machines that wait for a next job."""
     unreadable: tuple[str, ...]
     """Ids of jobs whose documents cannot be read."""
     stockouts: tuple[Outcome, ...]
@@ -77,7 +80,8 @@ def read_installation_page(console: Console) -> InstallationPage:
     queued = {wait.job_id for wait in queue}
     pending = set(store.jobs_with_pending()) - queued
     # Effects of an ended job that keeps its machines stay unconfirmed until they are released.
-    keeping = {kept.machine_set.holder for kept in store.kept_machines()} if pending else set()
+    kept = kept_rows(console)
+    keeping = {row.job_id for row in kept}
     rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(
         project=console.project,
@@ -86,6 +90,7 @@ def read_installation_page(console: Console) -> InstallationPage:
         live=len(live.job_ids),
         limits=limits,
         queue=queue,
+        kept=kept,
         unreadable=live.unreadable,
         stockouts=store.stockouts(now - STOCKOUT_WINDOW),
         orphans=store.orphans(),

@@ -1,8 +1,8 @@
-"""Numbers of jobs by state for the list: counted by the store, or among the newest jobs.
+"""The jobs of the list, and their numbers by state: from the store, or among the newest jobs.
 
-The store counts by state and by a whole label, for which it has indexes. The other filters need the
-jobs themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a note if there
-are more.
+The store finds and counts jobs by state and by a whole label, for which it has indexes. The other
+filters need the jobs themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a
+note if there are more.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ BATCH_MAX: Final = 200
 class StateCounts:
     """Number of jobs in each state that match the filters other than the state's."""
 
-    by_state: Mapping[JobState, int]
+    by_state: Mapping[JobState, int] | None
+    """None: they are being counted."""
     newest: int | None = None
     """Only so many of the newest jobs were counted; None: all jobs."""
 
-    def total(self, states: Sequence[JobState]) -> int:
-        """Return the number of jobs in these states; without any, in all."""
+    def total(self, states: Sequence[JobState]) -> int | None:
+        """Return the number of jobs in these states; without any, in all. None: not counted yet."""
+        if self.by_state is None:
+            return None
         return sum(count for state, count in self.by_state.items() if not states or state in states)
 
 
@@ -80,16 +83,31 @@ def newest_jobs(store: Store) -> NewestJobs:
     )
 
 
-def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
-    """Read the jobs after the position, the newest first, in batches of this size as they are
-    needed.
+def jobs_after(
+    store: Store, after: JobPosition | None, batch: int, only: JobFilter | None = None
+) -> Iterator[Job]:
+    """Read the jobs after the position, the newest first, in batches as they are needed.
+
+    Each batch is twice as large as the one before, up to `BATCH_MAX`: a caller that needs many jobs
+    makes few queries.
     """
     while True:
-        jobs = store.recent_jobs(batch, after)
+        jobs = store.recent_jobs(batch, after, only)
         yield from jobs
         if len(jobs) < batch:
             return
         after = _position(jobs[-1])
+        batch = min(2 * batch, BATCH_MAX)
+
+
+def indexed_condition(filters: Filters) -> JobFilter:
+    """Return one condition of the filters: the store finds its jobs without reading others.
+
+    With a second one, the store itself would skip jobs, and no limit would end its search.
+    """
+    labels = (filters.whole_label,) if filters.whole_label else ()
+    narrowest = JobFilter(states=filters.states, labels=labels).narrowest()
+    return replace(narrowest, with_unlisted=True)
 
 
 def _is_older(position: JobPosition, other: JobPosition) -> bool:

@@ -16,6 +16,7 @@ from trainmaster.console.pages.job_counts import (
     BATCH_MAX,
     JOBS_READ_MAX,
     StateCounts,
+    indexed_condition,
     jobs_after,
     newest_jobs,
 )
@@ -65,8 +66,8 @@ class JobList:
     cost: CostSum
 
     @property
-    def total(self) -> int:
-        """Number of jobs on all pages, among those that were counted."""
+    def total(self) -> int | None:
+        """Number of jobs on all pages, among those that were counted. None: not counted yet."""
         return self.counts.total(self.filters.states)
 
     @property
@@ -81,23 +82,31 @@ class _Shown:
 
     jobs: Sequence[Job]
     measured: Measured
-    counts: StateCounts
+    counts: StateCounts | None
+    """None: the store counts the jobs."""
     next_page: str | None
     read: int
     stopped_early: bool = False
 
 
-def read_job_list(console: Console, filters: Filters) -> JobList:
-    """Return a page of jobs. Trials are left out: their tuning job shows them."""
+def read_job_list(console: Console, filters: Filters, *, waits_for_counts: bool = False) -> JobList:
+    """Return a page of jobs. Trials are left out: their tuning job shows them.
+
+    The jobs are read before they are counted, because a page without numbers is of use.
+    """
     by_time = filters.order.is_newest_first
     shown = _newest_first(console, filters) if by_time else _sorted(console, filters)
+    rows = job_rows(console, shown.jobs, shown.measured)
+    counts = shown.counts or StateCounts(
+        console.counter.counts(filters.whole_label, waits=waits_for_counts)
+    )
     return JobList(
         filters=filters,
-        rows=job_rows(console, shown.jobs, shown.measured),
+        rows=rows,
         next_page=shown.next_page,
         read=shown.read,
         stopped_early=shown.stopped_early,
-        counts=shown.counts,
+        counts=counts,
         now=console.now,
         cost=_cost_sum(console, shown.jobs),
     )
@@ -109,13 +118,14 @@ def _newest_first(console: Console, filters: Filters) -> _Shown:
     One job more than the page shows is read: it says whether there is another page.
     """
     batch = min(filters.size + 1, BATCH_MAX)
+    counts: StateCounts | None
     if filters.needs_scan:
         newest = newest_jobs(console.store)
         counts = newest.counts(filters)
         source = newest.jobs_after(filters.after, batch)
     else:
-        counts = StateCounts(console.store.count_by_state(filters.whole_label))
-        source = jobs_after(console.store, filters.after, batch)
+        counts = None
+        source = jobs_after(console.store, filters.after, batch, indexed_condition(filters))
     position = filters.after
     matching_jobs: list[Job] = []
     read = 0

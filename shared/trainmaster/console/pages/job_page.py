@@ -118,6 +118,8 @@ class JobPage:
     """Use of the budgets of the job, in words."""
     failing: Failing | None
     """Set if the job keeps failing."""
+    keeps_machines: bool
+    """Whether the job has ended, and its machines wait for a next one."""
     next_sentences: tuple[str, ...]
     """Sentences about what the job waits for; empty if it has ended."""
     failure: Failure | None
@@ -181,6 +183,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         usage=usage(job, now, console.ml_unit_price),
         budgets=(f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",),
         failing=failing,
+        keeps_machines=keeps_machines,
         next_sentences=with_failures(
             failing, next_steps(job, state.replicas, entries, wait, machine_set)
         ),

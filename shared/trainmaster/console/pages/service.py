@@ -13,6 +13,7 @@ from cachetools import TTLCache, cached
 
 from trainmaster.console.actions import Actions, Denied
 from trainmaster.console.caches import LedgerCache
+from trainmaster.console.job_counter import JobCounter
 from trainmaster.console.pages.log_window import ReadLog, Tail, read_tail
 from trainmaster.core.model.money import Money
 from trainmaster.core.rules.admission_queue import Limits
@@ -38,6 +39,7 @@ class Console:
     project: str
     store: Store
     ledgers: LedgerCache
+    counter: JobCounter
     read_log: ReadLog
     metrics: MetricReader
     address_book: AddressBook

@@ -15,7 +15,10 @@ TUNING_JOB: Final = "the tuning job"
 """Name of the item that only trials of one tuning job have in common."""
 RESOURCE: Final = "the persistent resource"
 """Name of the item with the `persistentResourceId` of the jobs."""
-NO_RESOURCE: Final = "none"
+NONE: Final = "(none)"
+"""Value of an item that a job does not have. No job and no resource has such a name: a tuning job
+may be called `none`.
+"""
 ROLE: Final = "the machine of each "
 """How the names of the items of roles begin. Roles that only one of two jobs has do not matter."""
 
@@ -30,8 +33,8 @@ def fit_of(job: Job) -> tuple[FitItem, ...]:
     return (
         FitItem("the submitter", owner(job).words),
         FitItem("the service account", access.service_account or "the default"),
-        FitItem(TUNING_JOB, job.trial_of.job_id if job.trial_of else "none"),
-        FitItem(RESOURCE, plan.persistent_resource or NO_RESOURCE),
+        FitItem(TUNING_JOB, job.trial_of.job_id if job.trial_of else NONE),
+        FitItem(RESOURCE, plan.persistent_resource or NONE),
         FitItem("the network", access.network or "the default"),
         FitItem("the encryption key", access.kms_key or "Google's"),
         FitItem("the runtime", plan.image.runtime),
@@ -48,14 +51,14 @@ def may_share(job: Job) -> bool:
 
 
 def trials_of(machines: MachineSet) -> str:
-    """Return the tuning job whose trials hold the machines, one after another; "none": none."""
+    """Return the tuning job whose trials hold the machines, one after another; `NONE`: none."""
     return next(item.value for item in machines.fit if item.name == TUNING_JOB)
 
 
 def resource_of(machines: MachineSet) -> str | None:
     """Return the `persistentResourceId` that the machines are kept for; None: there is none."""
-    value = next((item.value for item in machines.fit if item.name == RESOURCE), NO_RESOURCE)
-    return None if value == NO_RESOURCE else value
+    value = next((item.value for item in machines.fit if item.name == RESOURCE), NONE)
+    return None if value == NONE else value
 
 
 def _machine_words(group: TaskGroup) -> str:

@@ -37,6 +37,12 @@ def has_generation(uri: str) -> bool:
     return "#" in uri
 
 
+def parse_version(uri: str) -> tuple[str, int | None]:
+    """Return the URI of the object, and its generation; None: it names none, or a hash."""
+    name, _, version = uri.partition("#")
+    return name, int(version) if version.isdecimal() else None
+
+
 def without_generation(uri: str) -> str:
     """Return the URI of the object without its version, as other programs expect it."""
     return uri.partition("#")[0]

@@ -70,59 +70,59 @@ class OverLimitError(Exception):
     """The job can never be admitted: it needs more than all jobs together may use."""
 
 
-def create_job(
-    document: Mapping[str, object],
-    submission: str,
-    now: datetime,
-    deps: CreationDeps,
-    *,
-    authorize: Callable[[AcceptedSpec], None],
-    origin: Origin = MESSAGE,
-    default_job_id: str | None = None,
-) -> Job:
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as it was submitted, and what is known about the submission."""
+
+    document: Mapping[str, object]
+    key: str
+    """Identifies the submission, together with the content of the document."""
+    at: datetime
+    authorize: Callable[[AcceptedSpec], None]
+    """Raises an error unless the submitter may create the job."""
+    origin: Origin = MESSAGE
+    default_job_id: str | None = None
+    """That of a document without one; None: the document must name it."""
+
+
+def create_job(submission: Submission, deps: CreationDeps) -> Job:
     """Store the job and return it. If the same submission was stored before, return that job.
 
-    Arguments and errors are those of `checked_job`. Raises JobExistsError, too; nothing is stored
-    after an error.
+    Errors are those of `checked_job`. Raises JobExistsError, too; nothing is stored after an error.
     """
-    job = checked_job(
-        document,
-        submission,
-        now,
-        deps,
-        authorize=authorize,
-        origin=origin,
-        default_job_id=default_job_id,
-    )
-    recorded = record(JobSubmitted(job, now), deps)
+    job = checked_job(submission, deps)
+    recorded = record(JobSubmitted(job, submission.at), deps)
     first = recorded.entry.event
     if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
         raise JobExistsError(job.job_id)
     return first.job
 
 
-def checked_job(
-    document: Mapping[str, object],
-    submission: str,
-    now: datetime,
-    deps: CreationDeps,
-    *,
-    authorize: Callable[[AcceptedSpec], None],
-    origin: Origin = MESSAGE,
-    default_job_id: str | None = None,
-) -> Job:
+def validated_job(submission: Submission, deps: CreationDeps) -> Job:
+    """Return the job that `create_job` would store now, or raise its error. Nothing is stored."""
+    job = checked_job(submission, deps)
+    stored = deps.store.load(job.job_id)
+    if stored is None:
+        return job
+    if not is_same_submission(stored.state.job, job):
+        raise JobExistsError(job.job_id)
+    return stored.state.job
+
+
+def checked_job(submission: Submission, deps: CreationDeps) -> Job:
     """Return the job of the document as it can be stored, unless its id is used.
 
-    `submission` identifies the submission, together with the content of the document. `authorize`
-    raises an error unless the submitter may create the job. Raises InvalidJob or OverLimitError.
+    Raises InvalidJob or OverLimitError.
     """
-    spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
-    authorize(spec)
+    spec = accept(
+        submission.document, default_job_id=submission.default_job_id, regions=deps.regions
+    )
+    submission.authorize(spec)
     spec, wrong_place = with_checked_places(
-        spec, deps.regions, deps.prices, now, deps.limits, deps.objects
+        spec, deps.regions, deps.prices, submission.at, deps.limits, deps.objects
     )
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
-    job = new_job(_with_resources(spec, deps), submission, now, origin)
+    job = new_job(_with_resources(spec, deps), submission.key, submission.at, submission.origin)
     _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)
     if (job.tuning or over_limit or wrong_place) and deps.store.load(job.job_id) is None:

@@ -4,14 +4,17 @@ secrets.
     bucket, image in Google's registries,   missing             the job is refused, with the field
     service account, secret version         may not be seen     the job is accepted, with a note
     bucket                                  in another region   the job is accepted, with a note
+    module, in the packages                 missing             the job is refused, with the field
+                                            may be generated    the job is accepted, with a note
 
+A package that is large, damaged or cannot be read now is not judged: `pip` has the last word.
 Notes are substitutions whose replacement is the requested value. Packages are looked up in
 `trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -20,18 +23,25 @@ from typing import Final, NamedTuple
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
-from trainmaster.core.model.package_uri import is_built_in
-from trainmaster.core.model.plan import Program, Substitution
+from trainmaster.core.model.package_uri import has_generation, is_built_in, parse_version
+from trainmaster.core.model.plan import Plan, Program, Substitution
 from trainmaster.cost.job_cost import transfer_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of, with_generations
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
+from trainmaster.program_files.packages import check_module, files_of
 
 LOOKUPS_AT_ONCE: Final = 8
 """A job may name a hundred secrets. One look-up takes about 50 ms."""
+PACKAGE_BYTES_MAX: Final = 1 << 20
+"""Larger packages are not opened. An instance of the function `api` checks sixteen jobs at once."""
+UNPACKED_BYTES_MAX: Final = 64 << 20
+PACKAGES_MAX: Final = 8
+"""A program with more packages is not judged."""
 
 
 ObjectsOf = Callable[[], Objects] | None
@@ -59,19 +69,26 @@ class Findings:
 
 
 def with_resources(
-    spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None
+    spec: AcceptedSpec,
+    objects: ObjectsOf,
+    resources: Callable[[], Resources] | None,
+    *,
+    opens_packages: bool = True,
 ) -> AcceptedSpec:
     """Return the spec with its packages and images pinned, and with notes about its resources.
 
     Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks
-    nothing up; an installation without Google Cloud's control plane does that.
+    nothing up; an installation without Google Cloud's control plane does that. `opens_packages`:
+    whether the module is looked up in the packages that the job names without a version.
     """
+    submitted = spec.plan
     problems: list[Problem] = []
     try:
         spec = with_generations(spec, objects)
     except InvalidJob as invalid:
         problems.extend(invalid.problems)
-    findings = check_resources(spec, objects, resources)
+    modules = _module_lookups(submitted, spec, objects) if objects and opens_packages else ()
+    findings = check_resources(spec, objects, resources, modules)
     if problems or findings.problems:
         raise InvalidJob([*problems, *findings.problems])
     notes = (*spec.plan.origin.substitutions, *findings.notes)
@@ -80,11 +97,17 @@ def with_resources(
 
 
 def check_resources(
-    spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None
+    spec: AcceptedSpec,
+    objects: ObjectsOf,
+    resources: Callable[[], Resources] | None,
+    more: Iterable[_Lookup] = (),
 ) -> Findings:
-    """Look up all resources, several at once. Each problem and note names its field."""
+    """Look up all resources, several at once. Each problem and note names its field.
+
+    `more`: further look-ups.
+    """
     findings = Findings()
-    lookups: list[_Lookup] = []
+    lookups = list(more)
     if objects is not None:
         lookups.extend(_bucket_lookups(spec, objects))
     if resources is not None:
@@ -114,6 +137,56 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
         if bucket not in seen:
             seen.add(bucket)
             yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
+
+
+def _module_lookups(
+    submitted: Plan, spec: AcceptedSpec, objects: Callable[[], Objects]
+) -> Iterator[_Lookup]:
+    """Yield one look-up per program that is a module of packages.
+
+    `submitted`: the plan without the generations that `spec` names. A package whose version its
+    submitter names may be one that this installation may not read, or one of Trainmaster's own
+    clients, which have looked for the module.
+    """
+    pairs = zip(programs_of(submitted), programs_of(spec.plan), strict=True)
+    for before, program in pairs:
+        are_pinned_here = not any(map(has_generation, before.package_uris))
+        if program.python_module and are_pinned_here and len(program.package_uris) <= PACKAGES_MAX:
+            uris = program.package_uris
+            yield partial(_look_up_module, spec, program.python_module, uris, objects)
+
+
+def _look_up_module(
+    spec: AcceptedSpec, module: str, uris: Sequence[str], objects: Callable[[], Objects]
+) -> Problem | Substitution | None:
+    files: set[str] = set()
+    for uri in uris:
+        in_package = _package_files(uri, objects())
+        if in_package is None:
+            return None
+        files |= in_package
+    finding = next(check_module(module, frozenset(files)), None)
+    if finding is None:
+        return None
+    name = field_with(module, spec.spec_json, "pythonModule")
+    if finding.must_fail:
+        return Problem(name, f"is {module}, but {finding.problem}", finding.remedy)
+    return Substitution(name, module, module, f"{finding.problem}: {finding.remedy}")
+
+
+def _package_files(uri: str, objects: Objects) -> frozenset[str] | None:
+    """Return the paths in a package; None: they are not known.
+
+    No error of the read ends the submission: the job may be able to run.
+    """
+    name, generation = parse_version(uri)
+    try:
+        content = objects.read(name, generation=generation, max_bytes=PACKAGE_BYTES_MAX + 1)
+    except (TemporaryError, PermanentError):
+        return None
+    if content is None or len(content) > PACKAGE_BYTES_MAX:
+        return None
+    return files_of(content, UNPACKED_BYTES_MAX)
 
 
 def transfers(

@@ -21,7 +21,6 @@ from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
-from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.rules.admission_queue import waits_for_admission
@@ -51,8 +50,14 @@ FAILING: Final = "failing_in"
 """Field of a replica that has failed several times in a row: its job and attempt. None: it has
 not.
 """
-PLAN: Final = "plan"
-"""Field of a job with its plan, as JSON text."""
+TEXTS: Final[Mapping[object, tuple[str, ...]]] = {
+    Job: ("plan",),
+    LedgerEntry: ("event", "decision"),
+}
+"""Fields that are stored as JSON text. Nothing queries what is in them, and converting a map to
+Firestore's values and back takes more time than all the rest of a read or a write. Each function
+commits one entry per event.
+"""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -73,19 +78,14 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 def job_document(job: Job) -> Document:
     """Return the job's document.
 
-    The plan is JSON text: nothing queries its fields, and decoding a hundred values of Firestore
-    takes more than half of the time that reading a job takes.
-
     Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted. Nor
     do they have an `owner`: lists find their tuning job.
     """
     is_waiting = waits_for_admission(job)
     time_field = submission_time_field(through_api=job.through_api)
     submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
-    document = _dump(Job, job)
     return {
-        **document,
-        PLAN: json.dumps(document[PLAN], default=datetime.isoformat, ensure_ascii=False),
+        **_dump(Job, job),
         "is_live": not job.state.is_terminal,
         IS_ACTIVE: not (job.state.is_terminal or is_waiting),
         WAIT_ENDS_AT: end_of_wait(job) if is_waiting else None,
@@ -160,21 +160,23 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
         raise UnreadableError(
             f"a document has schema version {schema}, and this release reads version {SCHEMA}"
         )
+    plain = _plain_times(document or {})
+    for field in TEXTS.get(kind, ()):
+        try:
+            plain[field] = json.loads(plain[field])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(kind, field, "is not JSON text") from error
     try:
-        value: T = _adapter(kind).validate_python(_with_plan(_plain_times(document)))
+        value: T = _adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise UnreadableError(
-            f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}"
-        ) from error
+        raise _unreadable(kind, field, first["msg"]) from error
     return value
 
 
-def _with_plan(document: Any) -> Any:
-    """Replace the text of a job's plan by the plan."""
-    text = document.get(PLAN) if isinstance(document, dict) else None
-    return {**document, PLAN: _adapter(Plan).validate_json(text)} if text is not None else document
+def _unreadable(kind: type, field: str, problem: str) -> UnreadableError:
+    return UnreadableError(f"a document cannot be read as {kind.__name__}: {field}: {problem}")
 
 
 def pack(value: object) -> bytes:
@@ -203,7 +205,11 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def _dump(kind: type[T], value: T) -> Document:
     document: Document = _storable(_adapter(kind).dump_python(value))
-    return {**document, "schema": SCHEMA}
+    texts = {
+        field: json.dumps(document[field], default=datetime.isoformat, ensure_ascii=False)
+        for field in TEXTS.get(kind, ())
+    }
+    return {**document, **texts, "schema": SCHEMA}
 
 
 def _with_expiry(document: Document, expire_at: datetime | None) -> Document:

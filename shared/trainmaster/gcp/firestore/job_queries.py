@@ -53,6 +53,8 @@ from trainmaster.ports.store import FAILING_JOBS, FAILING_READ, LIVE_PAGE
 ADMISSION: Final = "control/admission_token"
 QUEUE: Final = "control/admission_queue"
 SWEEP: Final = "control/sweep"
+QUERY_MAX: Final = 200
+"""Jobs that one query of a list reads, unless the list asks for more."""
 
 
 class JobQueries(Database):
@@ -124,26 +126,28 @@ class JobQueries(Database):
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
-        """Query by the one condition of the filter that is likely to leave the fewest jobs, and
-        compare its other conditions here.
+        """Query by the narrowest condition of the filter, and compare its other conditions here.
 
         The index of that condition ends with the time and the document's name: the order of lists.
+        A query that finds too few jobs is followed by one for twice as many.
         """
         query = self._where(JOBS, *_indexed_conditions(only)).order_by(
             "created_at", direction=Query.DESCENDING
         )
-        query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
+        query = query.order_by("__name__", direction=Query.DESCENDING)
         found: list[Job] = []
+        size = limit
         while len(found) < limit:
-            page_query = query
+            page_query = query.limit(size)
             if after is not None:
                 last = self._client.document(job_path(after.job_id))
-                page_query = query.start_after([after.created_at, last])
+                page_query = page_query.start_after([after.created_at, last])
             page = self._jobs(page_query)
             found += [job for job in page if only is None or only.matches(job)]
-            if len(page) < limit:
+            if len(page) < size:
                 break
             after = JobPosition(page[-1].created_at, page[-1].job_id)
+            size = max(limit, min(2 * size, QUERY_MAX))
         return tuple(found[:limit])
 
     def failing_replicas(self, jobs: Sequence[Job]) -> dict[str, tuple[Replica, ...]]:
@@ -234,11 +238,12 @@ def _read_live(snapshots: Iterable[DocumentSnapshot[Any]]) -> LiveJobs:
 
 
 def _indexed_conditions(only: JobFilter | None) -> list[tuple[str, str, object]]:
-    """Return the condition that is likely to leave the fewest jobs, of those with an index."""
-    if only and only.user:
-        return [(OWNER, "==", only.user.lower())]
-    if only and only.labels:
-        return [("labels", "array_contains", asdict(only.labels[0]))]
-    if only and only.states:
-        return [("state", "in", [state.value for state in only.states])]
+    """Return the condition that the query has: each has an index, and no two of them together."""
+    narrowest = (only or JobFilter()).narrowest()
+    if narrowest.user:
+        return [(OWNER, "==", narrowest.user.lower())]
+    if narrowest.labels:
+        return [("labels", "array_contains", asdict(narrowest.labels[0]))]
+    if narrowest.states:
+        return [("state", "in", [state.value for state in narrowest.states])]
     return []

@@ -4,8 +4,9 @@
                                            was submitted, `owner` and `submitted_at` or
                                            `api_submitted_at`
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ready_for`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`,
-                                           `is_notification_pending` if open
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, its event and decision as JSON text,
+                                           `committed_at`, `is_pending`, `is_notification_pending`
+                                           if open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     capacity/{zone and machine kind}       Outcome

@@ -5,6 +5,7 @@ tool_of → read_task or read_configuration → Task → job file, command, note
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -64,8 +65,17 @@ def answer_of(tool: str, document: Mapping[str, Any]) -> Answer:
     job_file = _job_file(task, notes)
     command = "trainmaster submit job.yaml"
     if not task.image:
-        command += f" --folder {task.folder}"
+        command += f" --folder {_shell_word(task.folder)}"
     return Answer(tool, job_file, command, tuple(notes.items))
+
+
+def _shell_word(folder: str) -> str:
+    """Return the folder as one word of a shell: users copy the command, and the file may be of
+    strangers. Only the user's home folder, `~/`, is left to the shell.
+    """
+    home = "~/" if folder.startswith("~/") else ""
+    rest = folder.removeprefix(home)
+    return home + shlex.quote(rest) if rest else home
 
 
 def _job_file(task: Task, notes: Notes) -> dict[str, Any]:

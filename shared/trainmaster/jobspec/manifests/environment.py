@@ -35,8 +35,10 @@ _CUT_HOST: Final = re.compile(
 """A shell that takes a part of the host name."""
 _CUT_HOST_COMMAND: Final = re.compile(
     r"(?:\bhostname(?: -\w+)*|/etc/hostname)\)?\"? *\||\$\(hostname(?: -\w+)*\)[\s\S]*##\*-"
+    r"|\b(?:gethostname\(\)|platform\.node\(\)|uname\(\)(?:\.nodename|\[1\]))"
+    r"\.(?:r?split|r?partition)\("
 )
-"""The same of the command `hostname`, which returns the name of the VM."""
+"""The same of the command `hostname`, or of Python, which return the name of the VM."""
 PORT: Final = "2222"
 """MASTER_PORT of every job."""
 

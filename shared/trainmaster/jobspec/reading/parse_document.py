@@ -13,6 +13,7 @@ from typing import Final
 
 from trainmaster.jobspec.formats.scalars import WrittenFloat
 from trainmaster.jobspec.problems import InvalidJob
+from trainmaster.jobspec.reading.foreign_files import refuse_script
 from trainmaster.jobspec.reading.json_limits import (
     JOB_EXAMPLE,
     copy_as_json,
@@ -53,6 +54,7 @@ def parse_document(data: bytes, name: str) -> Mapping[str, object]:
         raise invalid(
             f"{name}, line {line}, column {column}: is not UTF-8", "save the file as UTF-8 text"
         ) from None
+    refuse_script(text)
     if name.lower().endswith(".json"):
         document = _from_json(text, name)
     elif text.lstrip().startswith("{"):

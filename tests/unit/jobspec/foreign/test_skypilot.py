@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.jobspec.foreign.reading import answer_to, notes_of
@@ -158,6 +160,31 @@ run: |
     }
     assert answer.command == "trainmaster submit job.yaml"
     assert [note.field for note in answer.notes] == ["workdir"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "word"),
+    [
+        (".", "."),
+        ("~/code", "~/code"),
+        ("~/", "~/"),
+        ("~/my code", "~/'my code'"),
+        ("$(touch x)", "'$(touch x)'"),
+        ("~/$(touch x)", "~/'$(touch x)'"),
+        ("~root/x; touch x", "'~root/x; touch x'"),
+        (". && touch x", "'. && touch x'"),
+        ("it's", """'it'"'"'s'"""),
+        ("a\ntouch x", "'a\ntouch x'"),
+    ],
+)
+@pytest.mark.parametrize("field", ["workdir", "working_dir"])
+def test_folder_is_one_word_of_the_command_that_users_copy(
+    field: str, folder: str, word: str
+) -> None:
+    beside = {"workdir": "envs: {}", "working_dir": "type: task\ncommands: [python train.py]"}
+    run = "\nrun: python train.py" if field == "workdir" else ""
+    answer = answer_to(f"{beside[field]}{run}\n{field}: {json.dumps(folder)}")
+    assert answer.command == f"trainmaster submit job.yaml --folder {word}"
 
 
 def test_script_of_several_lines_stays_a_script() -> None:
