@@ -363,15 +363,12 @@ MORE: Final = (
     _program(
         "error_in_a_pool", _POOL, "ZeroDivisionError: division by zero", "train.py:", command=TRAIN
     ),
-    _program(
-        "segmentation_fault", _SEGFAULT, "11(SIGSEGV) in string_at", "train.py:4", lives_max=4
-    ),
+    _program("segmentation_fault", _SEGFAULT, "11(SIGSEGV) in string_at", "train.py:4"),
     _program(
         "abort",
         'import os\nprint("start", flush=True)\nos.abort()\n',
         "6(SIGABRT)",
         "train.py:3",
-        lives_max=4,
     ),
     _program("array_is_too_large", _MEMORY, "MemoryError", "Unable to allocate", "train.py:3"),
     _program(

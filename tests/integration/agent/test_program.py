@@ -226,6 +226,25 @@ def test_failed_program_reports_its_status_or_signal(cloud: Cloud, vm: Vm) -> No
     vm.wait_for_line("[trainmaster] No packages to install.")
 
 
+def test_crash_is_reported_with_its_stack_however_many_modules_python_lists_after_it(
+    cloud: Cloud, vm: Vm
+) -> None:
+    vm.program("""
+        import _ctypes, ctypes, sys
+        for number in range(200):
+            sys.modules[f"a_library_with_many_modules.part_{number}"] = _ctypes
+        ctypes.string_at(0)
+        """)
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["signal"], body["error"]) == (11, None)
+    current = body["tail"].partition("Current thread 0x")[2]
+    assert "in string_at" in current
+    assert "trainer/task.py" in current
+    assert "a_library" not in body["tail"]
+
+
 def test_arguments_that_are_too_long_are_reported_as_an_exit(cloud: Cloud, vm: Vm) -> None:
     vm.configure(args=["x" * 200_000])
     cloud.direct(1, 1)

@@ -39,7 +39,7 @@ from trainmaster.agent.program.signal_receivers import (
     find_receivers,
     waits_without_ranks,
 )
-from trainmaster.agent.program.stacks import find_stacks
+from trainmaster.agent.program.stacks import find_stacks, without_modules
 from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
@@ -256,7 +256,7 @@ class Program:
                 returncode, error["message"] if error else "", self._oom_before, oom_after
             ),
             error=error,
-            tail=self._tail.text()[-TAIL_CHARS:],
+            tail=without_modules(self._tail.text())[-TAIL_CHARS:],
             ran_s=ran_s,
             stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
         )

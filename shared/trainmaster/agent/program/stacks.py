@@ -23,6 +23,10 @@ STACK_S = 0.5
 """Longest time for the stacks of one process. Measured: 0.3 s on two busy cores."""
 STACKS_S = 10.0
 """The same for all processes of the program."""
+_MODULES = re.compile(r"^.*Extension modules: .*\(total: \d+\).*\n?", re.MULTILINE)
+"""The line after the stacks of a crash that lists the modules in machine code: of pandas and scipy
+alone, it is longer than the tail of an output, and it shows no cause.
+"""
 _BEGIN = "Fatal Python error: Aborted"
 _THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
 _FRAME = re.compile(r'^[ \t]+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -64,6 +68,11 @@ def find_stacks(output: str) -> str:
     """Return the part of the output that begins with the first stacks; empty if there are none."""
     start = output.find(_BEGIN)
     return output[start:] if start >= 0 else ""
+
+
+def without_modules(output: str) -> str:
+    """Return the output without the lists of modules that faulthandler prints after its stacks."""
+    return _MODULES.sub("", output)
 
 
 def innermost_frames(stacks: str, package: str) -> tuple[str, str]:

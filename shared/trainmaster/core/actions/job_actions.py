@@ -155,6 +155,10 @@ class RerunJob:
     """Replica whose exit reruns the job, if one does."""
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
+    bug: str | None = None
+    """Signature that the next failure of the reporter must repeat to prove a bug; None: no failure
+    can.
+    """
     failing: FailureRow | None = None
     """Failures of the reporter in a row, with this one; None: the exit was no failure of its
     program.

@@ -68,9 +68,14 @@ def replace_action(case: Case) -> Action:
 
 
 def rerun_action(
-    case: Case, charge: Budget, following: Following | None = None, *, replaces_vm: bool = False
+    case: Case,
+    charge: Budget,
+    following: Following | None = None,
+    bug: str | None = None,
+    *,
+    replaces_vm: bool = False,
 ) -> RerunJob:
-    """Return the rerun of the job. `following`: as of `restart_action`."""
+    """Return the rerun of the job. `following`, `bug`: as of `restart_action`."""
     key = case.replica.key
     failing = continued(case.record.failing, case.event, following, case.now) if following else None
     return RerunJob(
@@ -79,5 +84,6 @@ def rerun_action(
         wasted=case.replica.wasted if replaces_vm else 0,
         reporter=key,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
+        bug=bug,
         failing=failing,
     )

@@ -7,6 +7,8 @@ consequence, which the rule passes.
 
 from __future__ import annotations
 
+from typing import Final
+
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.rules import messages
@@ -19,6 +21,8 @@ from trainmaster.core.rules.hung_member import (
 from trainmaster.core.rules.stall_texts import stalled_round
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 from trainmaster.program_errors.meaning import Meaning, is_passing
+
+_SAME_STEPS: Final = "Give all ranks the same number of steps: the others wait for those that end."
 
 
 def outcome(case: Case) -> str:
@@ -89,12 +93,16 @@ def bug_advice(case: Case) -> str:
 
 
 def _absence_advice(case: Case) -> str:
-    """Return what to do if a member is lost that reports no failure, with a leading space."""
+    """Return what to do if a member or a rank is lost that reports no failure, with a leading
+    space.
+    """
+    if case.ranks_had_left:
+        return f" All other ranks of {case.who} had exited 0. {_SAME_STEPS}"
     absent = find_member_without_failure(case.state, case.event, case.ends)
     if not case.is_verdict or absent is None or not case.quick_failures:
         return ""
     if had_completed(case.job, absent) or had_left(case.job, absent):
-        return " Give all ranks the same number of steps: the others wait for those that end."
+        return f" {_SAME_STEPS}"
     times = f"{case.quick_failures} times in a row, no" if case.quick_failures > 1 else "No"
     return (
         f" {times} VM and no program was lost. If the ranks of {absent.replica_id.words} end before"

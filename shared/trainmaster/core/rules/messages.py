@@ -27,6 +27,7 @@ from trainmaster.core.model.job import public_id
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Trial, TrialState, Tuning
+from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.remedies import remedy_of_exit
 from trainmaster.core.rules.stall_texts import hang_place, stall_reason
 
@@ -48,15 +49,6 @@ MEMBERS_SHOWN: Final = 5
 _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 """Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU.
 """
-
-
-_STACK_BEGIN: Final = "(most recent call first):\n"
-"""End of the line with which Python's faulthandler begins a stack; a blank line ends the stack."""
-_STACK_FRAME: Final = re.compile(
-    r'^  File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<function>\S{1,100})',
-    re.MULTILINE,
-)
-_LIBRARY_PATH: Final = re.compile(r"/lib/python3|/site-packages/|/dist-packages/|^<")
 
 
 def member_names(members: Sequence[ReplicaId]) -> str:
@@ -98,7 +90,7 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
-        error = f": {short_cause(event)}" if event.error else crash_place(event)
+        error = f": {short_cause(event)}" if event.error else _crash_place(event)
         return f"was ended by signal {exit_status(event)}{error}"
     return f"exited with status {exit_status(event)}{_details(event)}"
 
@@ -114,22 +106,11 @@ def _details(event: ReplicaExited) -> str:
     return ""
 
 
-def crash_place(event: ReplicaExited) -> str:
-    """Return ` in string_at (run/train.py:4)`: where the program was when a signal ended it, as
-    Python's faulthandler prints it; empty if it printed no stack.
-
-    The function is the innermost one, and the line the innermost one outside Python's libraries.
+def _crash_place(event: ReplicaExited) -> str:
+    """Return where the program was when a signal ended it, as `crash_place` does; empty if no
+    signal did, or if its error says more.
     """
-    if event.signal is None or event.error is not None:
-        return ""
-    stack = event.tail.partition(_STACK_BEGIN)[2].partition("\n\n")[0]
-    frames = list(_STACK_FRAME.finditer(stack))
-    if not frames:
-        return ""
-    innermost = frames[0]
-    own = next((frame for frame in frames if not _LIBRARY_PATH.search(frame["path"])), innermost)
-    folder_and_file = "/".join(own["path"].split("/")[-2:])
-    return f" in {innermost['function']} ({folder_and_file}:{own['line']})"
+    return crash_place(event) if event.signal is not None and event.error is None else ""
 
 
 def installation_outcome(event: ReplicaExited) -> str:
@@ -182,7 +163,7 @@ def replica_failed(event: ReplicaExited, plan: Plan, silent: ReplicaId | None = 
     elif event.cause is ExitCause.STALLED:
         message = f"{who} was ended because {stall_reason(event)}{hang_place(event)}."
     else:
-        status = f"{exit_status(event)}{crash_place(event)}"
+        status = f"{exit_status(event)}{_crash_place(event)}"
         message = f"{who} exited with a non-zero status of {status}."
     tail = event.tail.strip()
     lines = [
@@ -243,10 +224,13 @@ def _error_words(event: ReplicaExited) -> str:
 
 def _place(event: ReplicaExited) -> str:
     """Return ` (trainer/task.py:41 in main)`: in the job's own code if it is known; empty if no
-    place is known.
+    place is known. Of a launched process that crashed, it is where that was.
     """
     if event.error is None:
         return ""
+    crashed = crash_place(event) if crash_signal(event) is not None else ""
+    if crashed:
+        return crashed
     frame = event.error.own_frame or event.error.frame
     return f" ({frame})" if frame else ""
 

@@ -3,16 +3,19 @@
 What an error means is looked up in `trainmaster.program_errors`. A bug, a lasting setting and a
 lack of memory return at the next start; so does an error that the table does not know. What a
 service, a network, a device or a peer reports is left to the budgets. So is a program that trained
-for a while: it may have saved a checkpoint, which the control plane cannot see.
+for a while: it may have saved a checkpoint, which the control plane cannot see. A crash at the same
+place returns, too, unless something outside the program may crash it.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from typing import Final
 
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
+from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.evidence import names_abort
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
@@ -62,18 +65,39 @@ def bug_signature(event: ReplicaExited, place: Place) -> str | None:
     """
     if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS:
         return None
-    what = _error_signature(event, place) if event.error else _last_words(event, place)
+    what = _crash_signature(event, place)
+    if what is None:
+        what = _error_signature(event, place) if event.error else _last_words(event, place)
     return f"{code_of(event.exit_status, event.signal)}, {what}" if what else None
 
 
 def left_signature(event: ReplicaExited) -> str | None:
     """Return what a repetition of this exit would have in common with it, if the program lost only
-    peers that had exited 0: they end too early at each start.
+    peers or ranks that had exited 0: they end too early at each start.
     """
     if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS or event.error is None:
         return None
     place = event.error.own_frame or event.error.frame
     return f"left by its peers at {place}" if place else None
+
+
+def _crash_signature(event: ReplicaExited, place: Place) -> str | None:
+    """Return the signal of a crash and the place in the program; None if it did not crash, if the
+    place is not known, or if the same crash may pass.
+
+    A driver or a device may crash the program on a machine that has accelerators, and on another
+    machine it may not. An illegal instruction may exist on the processor of another machine. A
+    runtime that lost its peers aborts itself.
+    """
+    ended_by = crash_signal(event)
+    may_pass = (
+        place.has_accelerators
+        or ended_by is signal.SIGILL
+        or (ended_by is signal.SIGABRT and place.has_peers)
+        or (event.error is not None and is_passing(meaning_of("", event.error.message)))
+    )
+    where = crash_place(event)
+    return None if ended_by is None or may_pass or not where else f"{ended_by.name}{where}"
 
 
 def _error_signature(event: ReplicaExited, place: Place) -> str | None:

@@ -313,7 +313,7 @@ def _rerun(
         case, f"{after}the whole job is rerun{pause} ({number}){other_vm}.{advice}"
     )
     following = Following(f"{number}{pause}", _failures_left_after_rerun(case))
-    action = rerun_action(case, Budget.RERUNS, following, replaces_vm=replaces_vm)
+    action = rerun_action(case, Budget.RERUNS, following, case.bug, replaces_vm=replaces_vm)
     return Decision(rule, reason, text, action)
 
 

@@ -286,6 +286,7 @@ def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
         began_at=job.round.began_at,
         ordered_at=now,
         quick_failures=quick_failures,
+        bug=action.bug,
         failing=action.failing,
     )
 
@@ -314,6 +315,7 @@ def _next_attempt(
         vm_generation=vm_generation,
         **(kept_vm if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
+        bug=action.bug if replica.key == action.reporter else None,
         failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
         wasted=action.wasted if is_lost else replica.wasted,
