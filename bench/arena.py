@@ -119,7 +119,7 @@ def one_region() -> Market:
     """Return a job without alternatives."""
     plan = Plan(
         GROUPS[:1],
-        Program((), "trainer.task", (), None),
+        Program(package_uris=(), python_module="trainer.task", args=(), job_dir=None),
         Where("us-central1", ONE_REGION),
         BootImage("image", "pytorch"),
         Limits(max_running_s=604_800),
@@ -307,7 +307,9 @@ def cheapest_first(search: Search) -> None:
 def trainmaster(search: Search) -> None:
     """Search as the product does."""
     job = job_of(search.market)
-    accepted = evolve(None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "", AcceptJob(job)), START)
+    accepted = evolve(
+        None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)), START
+    )
     state = State(job, accepted.replicas, whole=True)
     state = _after(state, ProvisioningStarted(job.job_id, START, outlook=search.outlook()), search)
     while search.now_s < LIMIT_S:

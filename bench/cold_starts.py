@@ -142,7 +142,9 @@ def measure_all(runs: int) -> dict[str, Comparison]:
         _unpack(folder)
         for run in range(runs):
             for app, function in {_bare_name(function): function for function in FUNCTIONS}.items():
-                cold = measure(_python(function), folder / app, "bare", ("GET", "/", {}, b""), {})
+                cold = measure(
+                    _python(function), folder / app, "bare", ("GET", "/", {}, b""), variables={}
+                )
                 bare.setdefault(app, []).append(cold)
             # `submit` first: the events of the others are about the job that it stores.
             for function in sorted(FUNCTIONS, key=lambda name: name != "submit"):
@@ -232,7 +234,7 @@ def started(
     try:
         while True:
             try:
-                send(port, "GET", HEALTH, {}, b"")
+                send(port, "GET", HEALTH, headers={}, body=b"")
                 break
             except OSError:
                 if process.poll() is not None:

@@ -64,7 +64,11 @@ class Installation:
             limits=dict(self.limits),
         )
         fleet_deps = FleetDeps(
-            self.compute, addresses, "my-project", {}, partial(self.world.run_all, THREADS)
+            self.compute,
+            addresses,
+            "my-project",
+            agent_files={},
+            run_all=partial(self.world.run_all, THREADS),
         )
         self.functions.handlers = handlers_by_topic(
             lambda: deps,

@@ -250,7 +250,9 @@ class Installation:
 
     def _deliver(self, topic: str, data: bytes) -> None:
         """Deliver a message of an agent."""
-        self._handlers[topic](Message(data, {}, str(uuid.uuid4()), self.now))
+        self._handlers[topic](
+            Message(data, attributes={}, message_id=str(uuid.uuid4()), published_at=self.now)
+        )
 
     def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
         """Return the latest VM of a replica. Raises PermanentError if it has none."""

@@ -24,7 +24,7 @@ from trainmaster.ports import Fleet, NotCreated, Pending, ZonesUnreachableError
 from trainmaster_emulators.rest.failing_calls import FAILING_CALLS
 
 STATUSES: Final = (400, 403, 404, 409, 412, 429, 500, 503)
-LATER: Final = Directive(1, 2, DirectiveAction.RUN)
+LATER: Final = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
 
 
 class Clouds:

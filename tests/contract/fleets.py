@@ -27,7 +27,7 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Fleet, Pending
 from trainmaster_local.memory.fleet import MemoryFleet
 
-RUN = Directive(1, 1, DirectiveAction.RUN)
+RUN = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"
 CALL_S: Final = 60.0
 """Longest time of a call of the explorer's cloud."""

@@ -106,7 +106,11 @@ def test_token_that_a_service_account_signed_carries_its_scopes(
     """
     token = jwt.encode(TokenIssuer()._signer, {"iss": ACCOUNT, "sub": ACCOUNT, **claims}).decode()
     access = ProjectAccess(
-        "my-project", "http://127.0.0.1:1", "http://127.0.0.1:1", "", "http://127.0.0.1:1"
+        "my-project",
+        "http://127.0.0.1:1",
+        "http://127.0.0.1:1",
+        people_endpoint="",
+        tokens_endpoint="http://127.0.0.1:1",
     )
     assert access.has_full_scope(token) is is_full
 
@@ -116,7 +120,9 @@ def test_failed_look_up_of_scopes_is_a_temporary_error(
 ) -> None:
     endpoint, answers = google
     answers += [(503, {}), (429, {}), (400, {"error": "invalid_token"})]
-    access = ProjectAccess("my-project", endpoint, endpoint, "", endpoint)
+    access = ProjectAccess(
+        "my-project", endpoint, endpoint, people_endpoint="", tokens_endpoint=endpoint
+    )
     for _ in range(2):
         with pytest.raises(TemporaryError):
             access.has_full_scope("ya29.t")

@@ -23,7 +23,7 @@ class Bucket:
     def __init__(self, host: str) -> None:
         self.host, self.name = host, f"b-{uuid.uuid4().hex[:8]}"
         create_bucket(host, "p", self.name)
-        google = GoogleApi(f"http://{host}", "", MetadataServer("127.0.0.1:1"))
+        google = GoogleApi(f"http://{host}", real="", metadata=MetadataServer("127.0.0.1:1"))
         find_startup_timeouts = Console(os.open(os.devnull, os.O_WRONLY))
         self.objects = StorageReader(google, Retrier(find_startup_timeouts, lambda _: None))
 

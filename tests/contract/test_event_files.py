@@ -66,7 +66,7 @@ def test_listed_file_has_its_size_and_is_read_from_any_byte(
 def test_empty_file_and_the_end_of_a_file_are_read_as_no_bytes(
     files: EventFiles, objects: StorageObjects, folder: str
 ) -> None:
-    put(objects, f"{folder}{EVENTS}", b"")
+    put(objects, f"{folder}{EVENTS}", content=b"")
     (file,) = files.list(folder)
     assert files.read(file, 0) == b""
 

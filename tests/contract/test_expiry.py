@@ -79,7 +79,9 @@ def test_history_of_a_job_that_is_not_deleted_stays(client: Client, world: World
 
 
 def test_rejections_and_outcomes_expire(client: Client, world: World) -> None:
-    world.store.reject(Rejection("key", "gs://b/jobs/x.yaml#1", None, ("wrong",), START))
+    world.store.reject(
+        Rejection("key", "gs://b/jobs/x.yaml#1", job_id=None, problems=("wrong",), at=START)
+    )
     world.store.note_outcome(Outcome("us-central1-a", "n1-standard-4", START))
     for collection in ("rejections", "capacity"):
         assert set(expiry(client, collection).values()) == {START + HISTORY_KEPT}

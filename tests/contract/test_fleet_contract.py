@@ -92,7 +92,7 @@ def test_delete_by_old_id_keeps_the_newer_vm_of_that_name(world: World, job: Job
 def test_directive_is_written_once_per_fingerprint(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     listed = sole(world.fleet, job)
-    hold = Directive(1, 2, DirectiveAction.HOLD)
+    hold = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
     assert world.fleet.write_directive(listed, hold)
     assert not world.fleet.write_directive(
         listed, replace(hold, incarnation=3)
@@ -132,7 +132,7 @@ def test_job_without_placement_policy_is_released_at_once(world: World, job: Job
 def test_vm_that_is_handed_over_has_the_metadata_of_the_next_job(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(world.fleet, job)
-    hold = Directive(1, 1, DirectiveAction.HOLD, tenure=2)
+    hold = Directive(attempt=1, incarnation=1, action=DirectiveAction.HOLD, tenure=2)
     taker = replace(job, job_id="taker", machines=HeldMachines(job.set_id, tenure=2))
     hand_over = HandOver(vm, replace(a_create(job, 1), directive=hold))
     written = {**metadata(hold), "trainmaster-vm-config": "{}"}
@@ -145,9 +145,9 @@ def test_vm_that_is_handed_over_has_the_metadata_of_the_next_job(world: World, j
 def test_vm_that_changed_since_it_was_listed_is_not_handed_over(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(world.fleet, job)
-    stop = Directive(1, 2, DirectiveAction.STOP)
+    stop = Directive(attempt=1, incarnation=2, action=DirectiveAction.STOP)
     assert world.fleet.write_directive(vm, stop)
-    hold = Directive(1, 1, DirectiveAction.HOLD, tenure=2)
+    hold = Directive(attempt=1, incarnation=1, action=DirectiveAction.HOLD, tenure=2)
     taker = replace(job, job_id="taker", machines=HeldMachines(job.set_id, tenure=2))
     hand_over = HandOver(vm, replace(a_create(job, 1), directive=hold))
     assert not world.fleet.hand_over(taker, hand_over, metadata(hold))

@@ -128,7 +128,10 @@ def test_missing_index_stays_in_pubsub_and_says_how_to_create_it(
     ("method", "action"),
     [
         ("batch_get_documents", lambda store: store.load("digits_1")),
-        ("commit", lambda store: store.reject(Rejection("k", "s", None, (), START))),
+        (
+            "commit",
+            lambda store: store.reject(Rejection("k", "s", job_id=None, problems=(), at=START)),
+        ),
     ],
     ids=["read", "commit"],
 )

@@ -26,7 +26,15 @@ def curve(values: Sequence[float], every: int = 100) -> tuple[Measurement, ...]:
 
 def completed(number: int, values: Sequence[float], every: int = 100) -> Trial:
     points = curve(values, every)
-    return Trial(number, ("0.01",), TrialState.SUCCEEDED, None, None, points[-1], points[:-1])
+    return Trial(
+        number,
+        ("0.01",),
+        TrialState.SUCCEEDED,
+        started_at=None,
+        ended_at=None,
+        measurement=points[-1],
+        reported=points[:-1],
+    )
 
 
 def a_study(
@@ -98,13 +106,15 @@ def test_trials_that_report_at_other_steps_are_compared() -> None:
 
 def test_program_that_reports_no_step_is_kept() -> None:
     study = a_study([])
-    trial = replace(study.trials[-1], reported=(Measurement(0.001, 0),))
+    trial = replace(study.trials[-1], reported=(Measurement(value=0.001, step=0),))
     assert suggester.find_unpromising(replace(study, trials=(*study.trials[:-1], trial))) == {}
 
 
 def test_suggestions_continue_after_a_trial_was_stopped_early() -> None:
     study = a_study([0.1])
-    stopped = replace(study.trials[-1], state=TrialState.STOPPED, measurement=Measurement(0.1, 100))
+    stopped = replace(
+        study.trials[-1], state=TrialState.STOPPED, measurement=Measurement(value=0.1, step=100)
+    )
     study = replace(study, trials=(*study.trials[:-1], stopped))
     values = suggester.suggest(study, "a")
     assert values == suggester.suggest(study, "a")

@@ -146,7 +146,7 @@ def calls(google: Google, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable
     return {
         "get documents": lambda: store.load("digits_1"),
         "query documents": store.jobs_with_pending,
-        "commit": lambda: store.reject(Rejection("k", "s", None, (), START)),
+        "commit": lambda: store.reject(Rejection("k", "s", job_id=None, problems=(), at=START)),
         "publish": lambda: bus.publish(topics.PROVISION, b"{}", {}),
         "read an object": lambda: objects.read("gs://b/o", max_bytes=9),
         "find an object": lambda: objects.generation("gs://b/o"),

@@ -24,18 +24,18 @@ from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 K = ParameterKind
 EVERY_KIND = (
-    Parameter("rate", K.DOUBLE, 1e-5, 0.1, scale=Scale.LOG),
-    Parameter("momentum", K.DOUBLE, 0.02, 0.5, scale=Scale.REVERSE_LOG),
-    Parameter("shift", K.DOUBLE, -1.0, 1.0),
-    Parameter("fixed", K.DOUBLE, 0.5, 0.5),
-    Parameter("units", K.INTEGER, -3, 3),
-    Parameter("width", K.INTEGER, 1, 1000, scale=Scale.LOG),
-    Parameter("depth", K.INTEGER, 1, 8, scale=Scale.REVERSE_LOG),
+    Parameter("rate", K.DOUBLE, low=1e-5, high=0.1, scale=Scale.LOG),
+    Parameter("momentum", K.DOUBLE, low=0.02, high=0.5, scale=Scale.REVERSE_LOG),
+    Parameter("shift", K.DOUBLE, low=-1.0, high=1.0),
+    Parameter("fixed", K.DOUBLE, low=0.5, high=0.5),
+    Parameter("units", K.INTEGER, low=-3, high=3),
+    Parameter("width", K.INTEGER, low=1, high=1000, scale=Scale.LOG),
+    Parameter("depth", K.INTEGER, low=1, high=8, scale=Scale.REVERSE_LOG),
     Parameter("optimizer", K.CATEGORICAL, choices=("adam", "sgd", "")),
     Parameter("batch", K.DISCRETE, choices=("16", "32", "64.5"), scale=Scale.LOG),
 )
 SMALL = (
-    Parameter("layers", K.INTEGER, 1, 3),
+    Parameter("layers", K.INTEGER, low=1, high=3),
     Parameter("optimizer", K.CATEGORICAL, choices=("adam", "sgd")),
 )
 CHOOSING = (Algorithm.BAYESIAN, Algorithm.RANDOM_SEARCH)
@@ -53,7 +53,14 @@ def after(
         tuning,
         trials=(
             *tuning.trials,
-            Trial(len(tuning.trials) + 1, values, state, None, None, measurement),
+            Trial(
+                len(tuning.trials) + 1,
+                values,
+                state,
+                started_at=None,
+                ended_at=None,
+                measurement=measurement,
+            ),
         ),
     )
 
@@ -116,7 +123,8 @@ def test_other_trials_and_other_jobs_get_other_values(algorithm: Algorithm) -> N
 def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: float) -> None:
     """Half of the values are below the middle of the scale."""
     tuning = Tuning(
-        (Parameter("p", K.DOUBLE, 0.01, 1.0, scale=scale),), algorithm=Algorithm.RANDOM_SEARCH
+        (Parameter("p", K.DOUBLE, low=0.01, high=1.0, scale=scale),),
+        algorithm=Algorithm.RANDOM_SEARCH,
     )
     values = [float(suggester.suggest(tuning, str(seed))[0]) for seed in range(200)]
     assert statistics.median(values) == pytest.approx(middle, rel=0.35)
@@ -143,7 +151,7 @@ def test_suggestions_improve_with_results(goal: Goal) -> None:
 
 
 def test_results_of_a_previous_study_count_from_the_first_trial() -> None:
-    tuning = Tuning((Parameter("p", K.DOUBLE, 0.0, 1.0),))
+    tuning = Tuning((Parameter("p", K.DOUBLE, low=0.0, high=1.0),))
     earlier = tuple(EarlierTrial((str(nth / 20),), -abs(nth / 20 - 0.7)) for nth in range(21))
     near = [
         float(suggester.suggest(replace(tuning, earlier=earlier), str(seed))[0])

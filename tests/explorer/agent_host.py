@@ -394,8 +394,8 @@ class VirtualSetup:
         host.is_unfit |= world.chance(profile.unfit)
         if host.is_unfit:
             host.vm.job.note_fault(host.vm, "unfit")
-            return SetupFailure("setup", None, UNFIT, UNFIT["message"])
+            return SetupFailure("setup", exit_status=None, error=UNFIT, tail=UNFIT["message"])
         if self._host.fails_setup or world.chance(profile.setup_fail):
             host.vm.job.note_fault(host.vm, "setup")
-            return SetupFailure("setup", None, DOWNLOAD_FAILED, "503")
+            return SetupFailure("setup", exit_status=None, error=DOWNLOAD_FAILED, tail="503")
         return {}

@@ -187,7 +187,11 @@ class Functions:
 
     def _fleet_deps(self) -> FleetDeps:
         return FleetDeps(
-            cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn
+            cast("Fleet", Port(self._world, self.cloud)),
+            Addresses(),
+            "p",
+            agent_files={},
+            run_all=run_in_turn,
         )
 
 

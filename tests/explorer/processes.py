@@ -230,7 +230,7 @@ class VirtualLauncher:
         process = self._process
         while process is not None and process.is_alive and process.silent_since_s is None:
             process.park()
-        return {1: ProcessUse(1.0, 1)}
+        return {1: ProcessUse(cpu_s=1.0, moved=1)}
 
     def end_stalled(
         self, key: IncarnationKey, process: Process, grace_s: float, in_s: float

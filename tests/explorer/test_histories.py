@@ -110,7 +110,7 @@ def cancel_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
-    decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "", DeleteJob())
+    decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, text="", action=DeleteJob())
     patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
 
 

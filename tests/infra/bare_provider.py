@@ -28,7 +28,7 @@ from tests.infra.provider_schema import Attribute, Block
 
 SOURCE: Final = "registry.terraform.io/hashicorp/{}"
 TIME: Final[dict[str, Block]] = {
-    "provider": Block({}, {}),
+    "provider": Block(attributes={}, blocks={}),
     "time_sleep": Block(
         {
             "create_duration": Attribute("string", required=False, computed=False),
@@ -36,7 +36,7 @@ TIME: Final[dict[str, Block]] = {
             "triggers": Attribute(["map", "string"], required=False, computed=False),
             "id": Attribute("string", required=False, computed=True),
         },
-        {},
+        blocks={},
     ),
 }
 """Source: documentation of hashicorp/time, resource time_sleep."""

@@ -95,7 +95,10 @@ def reduce(wheel: Path) -> dict[str, object]:
         if kind["kind"] == "class" and config in types and link:
             prefix = "data." if link[1] == "data-sources" else ""
             schemas[f"{prefix}google_{link[2]}"] = _block(types, config, fqn, 0)
-    return {**schemas, "provider": _block(types, f"{_PREFIX}provider.GoogleProviderConfig", "", 0)}
+    return {
+        **schemas,
+        "provider": _block(types, f"{_PREFIX}provider.GoogleProviderConfig", readable="", depth=0),
+    }
 
 
 def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dict[str, object]:

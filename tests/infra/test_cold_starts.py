@@ -118,10 +118,13 @@ BARE = Cold(start=0.5, imports=0.4, event=0.0, memory=100.0)
 @pytest.mark.parametrize(
     "case",
     [
-        Case(Cold(0.65, 0.5, 0.1, 140.0), []),
-        Case(Cold(0.66, 0.5, 0.1, 140.0), ["start"]),
-        Case(Cold(0.5, 0.4, 0.1, 140.5), ["memory beside the bare app"]),
-        Case(Cold(0.5, 0.4, 0.1, 160.5), ["memory beside the bare app", "memory"]),
+        Case(Cold(start=0.65, imports=0.5, event=0.1, memory=140.0), exceeded=[]),
+        Case(Cold(start=0.66, imports=0.5, event=0.1, memory=140.0), ["start"]),
+        Case(Cold(start=0.5, imports=0.4, event=0.1, memory=140.5), ["memory beside the bare app"]),
+        Case(
+            Cold(start=0.5, imports=0.4, event=0.1, memory=160.5),
+            ["memory beside the bare app", "memory"],
+        ),
     ],
     ids=lambda case: ", ".join(case.exceeded) or "nothing",
 )
@@ -133,12 +136,20 @@ def test_each_limit_of_a_cold_start_is_checked(case: Case) -> None:
 
 
 def test_console_has_limits_of_its_own() -> None:
-    assert exceeded({"console": Comparison(Cold(0.75, 0.5, 0.1, 150.0), BARE)}) == {}
-    over = Comparison(Cold(0.76, 0.5, 0.1, 150.5), BARE)
+    assert (
+        exceeded(
+            {"console": Comparison(Cold(start=0.75, imports=0.5, event=0.1, memory=150.0), BARE)}
+        )
+        == {}
+    )
+    over = Comparison(Cold(start=0.76, imports=0.5, event=0.1, memory=150.5), BARE)
     assert exceeded({"console": over}) == {"console": ["start", "memory beside the bare app"]}
 
 
 def test_limit_of_total_memory_is_for_light_functions_only() -> None:
-    heavy = Comparison(Cold(0.5, 0.4, 0.1, 230.0), Cold(0.5, 0.4, 0.0, 200.0))
+    heavy = Comparison(
+        Cold(start=0.5, imports=0.4, event=0.1, memory=230.0),
+        Cold(start=0.5, imports=0.4, event=0.0, memory=200.0),
+    )
     assert exceeded({"provision": heavy}) == {}
     assert exceeded({"submit": heavy}) == {"submit": ["memory"]}

@@ -301,7 +301,7 @@ def test_api_starts_from_its_archive_and_creates_a_job(
         status, job = call(port, "POST", path, {"jobId": "staged_1", **a_spec()}, OWNER)
         assert (status, job.get("state")) == (200, "QUEUED"), job
         assert call(port, "GET", f"{path}/staged_1", token=VIEWER)[1]["jobId"] == "staged_1"
-        assert call(port, "POST", f"{path}/staged_1:cancel", {}, VIEWER)[0] == 403
+        assert call(port, "POST", f"{path}/staged_1:cancel", body={}, token=VIEWER)[0] == 403
 
 
 @pytest.mark.slow
@@ -319,7 +319,7 @@ def test_console_starts_from_its_archive_and_shows_pages_to_users_of_iap(
             {"TRAINMASTER_CONSOLE_AUDIENCE": audience, "TRAINMASTER_CONSOLE_KEYS": keys}
         )
         with running_from_archive("console", archives, environments, tmp_path, emulators) as port:
-            assert fetch(port, "/jobs", {})[0] == 401
+            assert fetch(port, "/jobs", headers={})[0] == 401
             assertion = issuer.assertion("anna@example.com", audience, datetime.now(UTC))
             status, page = fetch(port, "/jobs", {ASSERTION: assertion})
             assert status == 200

@@ -134,7 +134,9 @@ def grant_every_lease(patch: pytest.MonkeyPatch) -> None:
     The lease saves work, and no other defence may depend on it.
     """
     patch.setattr(
-        MemoryStore, "take_lease", lambda self, name, now, expires_at, holder="": Lease(name, None)
+        MemoryStore,
+        "take_lease",
+        lambda self, name, now, expires_at, holder="": Lease(name, token=None),
     )
     patch.setattr(MemoryStore, "extend_lease", lambda self, lease, expires_at: lease)
     patch.setattr(MemoryStore, "release_lease", lambda self, lease: None)
@@ -296,7 +298,7 @@ def confirm_before_publication(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
-    decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "", DeleteJob())
+    decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, text="", action=DeleteJob())
     patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
 
 

@@ -120,4 +120,4 @@ def test_search_without_deletions_reports_left_vms_and_the_path(
 
     monkeypatch.setattr("trainmaster.core.reconcile.plan.vm_steps", without_deletions)
     with pytest.raises(ViolationError, match=r"(?s)stuck.*after\ndeliver trainmaster-submit"):
-        search(Allowance(0, 0, 0, 0, 0), states_max=1000)
+        search(Allowance(duplicates=0, crashes=0, failures=0, losses=0, sweeps=0), states_max=1000)

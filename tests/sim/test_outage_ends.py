@@ -29,7 +29,10 @@ DECIDES_S: Final = 5.0
         (RefusedError("403"), ("delete",)),
         (TemporaryError("503"), CALLS),
         (TemporaryError("503"), ("delete",)),
-        (ZonesUnreachableError((), ("us-central1-a", "us-central1-b")), ("list_vms", "list_all")),
+        (
+            ZonesUnreachableError(listed=(), zones=("us-central1-a", "us-central1-b")),
+            ("list_vms", "list_all"),
+        ),
     ],
     ids=["disabled", "deletions are refused", "no answer", "deletions fail", "unreachable zones"],
 )

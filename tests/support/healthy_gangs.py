@@ -49,17 +49,37 @@ def _train(rng: random.Random) -> Phase:
     kind = rng.random()
     if kind < 0.4:  # the host feeds GPUs, and waits for them in between
         return Phase(
-            seconds, rng.choice((1, 10, 60, 300)), rng.uniform(0.05, 1.0), None, 1e5, 1e6, gpu=True
+            seconds,
+            rng.choice((1, 10, 60, 300)),
+            rng.uniform(0.05, 1.0),
+            burst=None,
+            bytes_s=1e5,
+            network_s=1e6,
+            gpu=True,
         )
     if kind < 0.7:
-        return Phase(seconds, rng.choice((0.5, 5, 30, 120)), rng.uniform(0.5, 8.0), None, 1e4, 1e5)
+        return Phase(
+            seconds,
+            rng.choice((0.5, 5, 30, 120)),
+            rng.uniform(0.5, 8.0),
+            burst=None,
+            bytes_s=1e4,
+            network_s=1e5,
+        )
     return Phase(
-        seconds, rng.choice((None, 600, 1800)), rng.uniform(0.3, 4.0), None, 1e3, 1e5
+        seconds,
+        rng.choice((None, 600, 1800)),
+        rng.uniform(0.3, 4.0),
+        burst=None,
+        bytes_s=1e3,
+        network_s=1e5,
     )  # a line per epoch
 
 
 def _start(rng: random.Random) -> Phase:
-    return Phase(rng.uniform(5, 120), rng.choice((None, 10)), rng.uniform(0.3, 1.0), None, 1e6)
+    return Phase(
+        rng.uniform(5, 120), rng.choice((None, 10)), rng.uniform(0.3, 1.0), burst=None, bytes_s=1e6
+    )
 
 
 def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of each kind
@@ -70,57 +90,84 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
     if kind == "evaluation":  # on one member or on all, with a line at its end
         return Phase(
             seconds,
-            None,
-            rng.uniform(0.03, 4.0),
-            None,
-            rng.uniform(0, 1e6),
-            0.0,
-            rng.random() < 0.5,
-            one,
+            every_s=None,
+            cpu=rng.uniform(0.03, 4.0),
+            burst=None,
+            bytes_s=rng.uniform(0, 1e6),
+            network_s=0.0,
+            gpu=rng.random() < 0.5,
+            only=one,
         )
     if kind == "evaluation on the GPU":  # the host only waits for the device
-        return Phase(seconds, None, rng.uniform(0.001, 0.02), None, 0.0, 0.0, True, one)
+        return Phase(
+            seconds,
+            every_s=None,
+            cpu=rng.uniform(0.001, 0.02),
+            burst=None,
+            bytes_s=0.0,
+            network_s=0.0,
+            gpu=True,
+            only=one,
+        )
     if (
         kind == "save"
     ):  # to a disk, or through a FUSE file system to Cloud Storage; one writer, or shards
         return Phase(
-            seconds / 2, None, rng.uniform(0.01, 0.3), None, rng.uniform(2e5, 2e8), 0.0, False, one
+            seconds / 2,
+            every_s=None,
+            cpu=rng.uniform(0.01, 0.3),
+            burst=None,
+            bytes_s=rng.uniform(2e5, 2e8),
+            network_s=0.0,
+            gpu=False,
+            only=one,
         )
     if (
         kind == "slow upload"
     ):  # of a library in C that uses send(), so that the kernel counts no bytes for the process
         return Phase(
             seconds / 2,
-            None,
-            rng.uniform(0.002, 0.05),
-            None,
-            0.0,
-            rng.uniform(4e4, 5e7),
-            False,
-            one,
+            every_s=None,
+            cpu=rng.uniform(0.002, 0.05),
+            burst=None,
+            bytes_s=0.0,
+            network_s=rng.uniform(4e4, 5e7),
+            gpu=False,
+            only=one,
         )
     if kind == "data loading":  # tokenising, shuffling, copying a data set
         return Phase(
             seconds,
-            None,
-            rng.uniform(0.01, 16.0),
-            None,
-            rng.uniform(5e4, 1e8),
-            rng.uniform(0, 1e7),
-            False,
-            one,
+            every_s=None,
+            cpu=rng.uniform(0.01, 16.0),
+            burst=None,
+            bytes_s=rng.uniform(5e4, 1e8),
+            network_s=rng.uniform(0, 1e7),
+            gpu=False,
+            only=one,
         )
     if (
         kind == "compilation"
     ):  # XLA, torch.compile, CUDA extensions: one core or more, hardly any bytes
         return Phase(
-            seconds / 2, None, rng.uniform(0.7, 8.0), None, rng.uniform(0, 1e4), 0.0, False, one
+            seconds / 2,
+            every_s=None,
+            cpu=rng.uniform(0.7, 8.0),
+            burst=None,
+            bytes_s=rng.uniform(0, 1e4),
+            network_s=0.0,
+            gpu=False,
+            only=one,
         )
     if (
         kind == "waits for a service"
     ):  # polls a query or another job, by HTTPS, with exponential pauses
         return Phase(
-            seconds, None, 0.0, (rng.uniform(1, 300), 0.005, rng.randint(2_000, 20_000)), only=one
+            seconds,
+            every_s=None,
+            cpu=0.0,
+            burst=(rng.uniform(1, 300), 0.005, rng.randint(2_000, 20_000)),
+            only=one,
         )
     raise ValueError(kind)
 
@@ -240,11 +287,24 @@ def found_after_s(hang: str, rng: random.Random) -> tuple[float, float]:
     """
     training = [
         _start(rng),
-        Phase(rng.uniform(5, 60) * MINUTE, rng.choice((1, 30, 120)), 0.8, None, 1e5, 1e5),
+        Phase(
+            rng.uniform(5, 60) * MINUTE,
+            rng.choice((1, 30, 120)),
+            cpu=0.8,
+            burst=None,
+            bytes_s=1e5,
+            network_s=1e5,
+        ),
     ]
     begin = sum(phase.seconds for phase in training)
     polls = (40.0, 0.0, 16) if hang == "one member waits for data" else None
-    hung = Phase(3 * HOUR, None, 0.0, polls, only=None if hang == "all wait in a collective" else 0)
+    hung = Phase(
+        3 * HOUR,
+        every_s=None,
+        cpu=0.0,
+        burst=polls,
+        only=None if hang == "all wait in a collective" else 0,
+    )
     for at, members in _run([*training, hung], rng):
         if at > begin and all(member.stillness.is_still for member in members):
             return at - begin, max(member.stillness.limit_s for member in members)

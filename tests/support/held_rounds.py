@@ -46,10 +46,14 @@ LATE_PEERS: Final = (
     ("jaxlib.XlaRuntimeError", "UNAVAILABLE: The following tasks are unhealthy"),
 )
 JAX_ABORT: Final = ProgramError(
-    "Aborted", "… because the JAX distributed service detected fatal errors.", ""
+    "Aborted", "… because the JAX distributed service detected fatal errors.", frame=""
 )
-LAUNCHED_KILL: Final = ProgramError("ChildFailedError", "Signal 9 (SIGKILL) received by PID 7", "")
-LAUNCHED_ABORT: Final = ProgramError("ChildFailedError", "Signal 6 (SIGABRT) received by PID 7", "")
+LAUNCHED_KILL: Final = ProgramError(
+    "ChildFailedError", "Signal 9 (SIGKILL) received by PID 7", frame=""
+)
+LAUNCHED_ABORT: Final = ProgramError(
+    "ChildFailedError", "Signal 6 (SIGABRT) received by PID 7", frame=""
+)
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
 
 

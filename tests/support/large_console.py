@@ -114,7 +114,9 @@ class LargeConsole:
         self.deps = CreationDeps(
             self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None
         )
-        fleet_deps = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
+        fleet_deps = FleetDeps(
+            self.fleet, FixedAddresses(), "my-project", agent_files={}, run_all=_run_in_sequence
+        )
         self._handlers = handlers_by_topic(
             lambda: self.deps, auth_deps=None, fleet_deps=lambda: fleet_deps
         )
@@ -178,7 +180,7 @@ class LargeConsole:
 
     def _handle(self, topic: str, data: bytes, **attributes: str) -> None:
         """Deliver a message that was published now."""
-        self._handlers[topic](Message(data, attributes, "", self.now))
+        self._handlers[topic](Message(data, attributes, message_id="", published_at=self.now))
 
     def _send(self, job_id: str, names: Collection[str], *, exits: bool) -> None:
         for vm in self.fleet.list_vms(job_id):

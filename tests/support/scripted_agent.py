@@ -285,7 +285,12 @@ class ScriptedVm:
         elif event == PEER_ASKS and self._running:
             self._ask_to_save(
                 Datagram(
-                    self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3}, number=1
+                    self._running,
+                    sender=0,
+                    kind="save",
+                    serial=1,
+                    seconds={"in": 0.1, "gives_up": 1e3},
+                    number=1,
                 )
             )
         elif event == PREEMPTED:
@@ -347,7 +352,7 @@ class ScriptedVm:
 
     def prepare(self, *, is_installed: bool) -> Mapping[str, str] | SetupFailure:
         if self._event == SETUP_FAILS:
-            return SetupFailure("setup", 1, {"type": "", "message": "", "frame": ""}, "")
+            return SetupFailure("setup", 1, {"type": "", "message": "", "frame": ""}, tail="")
         return {}
 
     def start(

@@ -11,8 +11,8 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 
-RATE: Final = Parameter("learning-rate", ParameterKind.DOUBLE, 1e-4, 0.1, scale=Scale.LOG)
-LAYERS: Final = Parameter("layers", ParameterKind.INTEGER, 1, 3)
+RATE: Final = Parameter("learning-rate", ParameterKind.DOUBLE, low=1e-4, high=0.1, scale=Scale.LOG)
+LAYERS: Final = Parameter("layers", ParameterKind.INTEGER, low=1, high=3)
 
 _STATES: Final = {
     "q": TrialState.QUEUED,

@@ -128,8 +128,8 @@ def _compute() -> Iterator[Json]:
         "PremiumInternetEgress",
         "OnDemand",
         "GiBy",
-        (),
-        0.12,
+        regions=(),
+        price=0.12,
     )
 
 

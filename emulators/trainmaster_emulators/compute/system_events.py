@@ -69,7 +69,7 @@ def log_entry(project: str, operation: Operation, instance: Instance) -> Json:
     }
 
 
-NO_DELAY: Final = Span(0, 0)
+NO_DELAY: Final = Span(low_s=0, high_s=0)
 
 
 @dataclass(frozen=True, slots=True)

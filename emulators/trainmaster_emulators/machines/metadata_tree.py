@@ -94,7 +94,7 @@ class MetadataTree:
                 return error_response(403, "Guest attributes endpoint access is disabled.")
             instance["guest-attributes"].setdefault(namespace, {})[key] = value
             self._changed.notify_all()
-            return Response(b"", "application/text")
+            return Response(body=b"", content_type="application/text")
 
     def close(self) -> None:
         """End every long poll, because the VM is off."""
@@ -139,7 +139,9 @@ class MetadataTree:
         alt = query.get("alt", "json" if recursive and isinstance(node, dict) else "text")
         if isinstance(node, dict) and not recursive:
             if path and not path.endswith("/"):
-                return Response(b"", "text/html", 301, ROOT + path + "/")
+                return Response(
+                    body=b"", content_type="text/html", status=301, location=ROOT + path + "/"
+                )
             node = [
                 f"{key}/" if isinstance(value, dict) else key for key, value in sorted(node.items())
             ]

@@ -99,15 +99,15 @@ class Profile:
 
 
 GOOGLE_CLOUD: Final = Profile(
-    create=Span(20, 60),
-    delete=Span(30, 90),
-    audit_log=Span(2, 20),
+    create=Span(low_s=20, high_s=60),
+    delete=Span(low_s=30, high_s=90),
+    audit_log=Span(low_s=2, high_s=20),
     maintenance_notice_s=60,
     calls_per_minute=1_500,
     minute_s=60,
-    list_lag=Span(0, 5),
-    tpu_create=Span(60, 180),
-    tpu_delete=Span(30, 90),
+    list_lag=Span(low_s=0, high_s=5),
+    tpu_create=Span(low_s=60, high_s=180),
+    tpu_delete=Span(low_s=30, high_s=90),
     tpu_stockouts=0.2,
     late_failures=0.05,
 )

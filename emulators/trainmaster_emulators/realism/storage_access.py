@@ -194,7 +194,7 @@ class StorageAccess:
         Without that permission, Cloud Storage answers 403 instead of 404 for an object that does
         not exist.
         """
-        for access in required_access(method, target, b""):
+        for access in required_access(method, target, body=b""):
             lister = Access(LIST, access.bucket)
             if access.name and not self.allows(lister):
                 return lister

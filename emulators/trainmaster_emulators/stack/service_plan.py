@@ -76,7 +76,9 @@ def plan(
             backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls
         )
         return Plan(
-            endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {}
+            endpoints,
+            [objects, *_observation_services(state_dir, endpoints), *vm_services],
+            function_ports={},
         )
     function_ports = {name: ports.take() for name in config.functions}
     variables = client_configuration.application_environment(config, endpoints)

@@ -156,7 +156,7 @@ def _advices(
     yield checkpoint_advice(rates, report.listing, save_s)
     experiment = _experiment(job, report, rates)
     if isinstance(experiment, str):
-        yield from (Advice(topic, "", experiment) for topic in (SPOT, RESTARTS))
+        yield from (Advice(topic, text="", missing=experiment) for topic in (SPOT, RESTARTS))
         return
     # As it was, on demand, and with the other restart policy.
     complain(f"simulating the job {3 * experiment.runs} times …")
@@ -200,16 +200,16 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
     """
     plan = experiment.job.plan
     if isinstance(prices, Unknown):
-        return Advice(SPOT, "", f"prices: {prices.reason}")
+        return Advice(SPOT, text="", missing=f"prices: {prices.reason}")
     on_demand_plan = accept(
         _with_changes(experiment.job, {"spot": "none"}), default_job_id=None
     ).plan
     spot_hourly = hourly_cost(plan, prices)
     if isinstance(spot_hourly, Unknown):
-        return Advice(SPOT, "", f"prices: {spot_hourly.reason}")
+        return Advice(SPOT, text="", missing=f"prices: {spot_hourly.reason}")
     steady_hourly = hourly_cost(on_demand_plan, prices)
     if isinstance(steady_hourly, Unknown):
-        return Advice(SPOT, "", f"prices: {steady_hourly.reason}")
+        return Advice(SPOT, text="", missing=f"prices: {steady_hourly.reason}")
     machines = sum(group.count * group.hosts for group in plan.groups)
     steady = experiment.run({"spot": "none"}, rate=0.0)
     spot_cost = Decimal(str(spot.vm_h.p50)) / machines * spot_hourly

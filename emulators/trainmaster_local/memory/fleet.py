@@ -339,7 +339,7 @@ class MemoryFleet:
     def _must_reach(self, zone: str) -> None:
         """Raise ZonesUnreachableError if the zone cannot be reached."""
         if zone in self.unreachable_zones:
-            raise ZonesUnreachableError((), [zone])
+            raise ZonesUnreachableError(listed=(), zones=[zone])
 
     def _put(self, vm: Vm) -> None:
         """Replace the VM of this name and zone. Its job stays."""

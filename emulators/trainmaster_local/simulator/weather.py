@@ -88,9 +88,9 @@ class _Shares:
 
 
 _CLIMATES: Final = {
-    Climate.MILD: _Shares(0.95, (9, 1.1), (4, 0.9), 0.60),
-    Climate.SCARCE: _Shares(0.85, (4, 1.6), (1.6, 1.6), 0.35),
-    Climate.FAMINE: _Shares(0.75, (2.5, 2), (0.8, 2.4), 0.15),
+    Climate.MILD: _Shares(family=0.95, region=(9, 1.1), zone=(4, 0.9), extra=0.60),
+    Climate.SCARCE: _Shares(family=0.85, region=(4, 1.6), zone=(1.6, 1.6), extra=0.35),
+    Climate.FAMINE: _Shares(family=0.75, region=(2.5, 2), zone=(0.8, 2.4), extra=0.15),
 }
 """The shares of each climate. Parameters of a beta distribution: (9, 1.1) has most of its mass near
 1, so that most regions have capacity most of the time; (0.8, 2.4) has it near 0.

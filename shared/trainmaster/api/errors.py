@@ -53,7 +53,11 @@ def missing_token() -> ApiError:
         " the Authorization header."
     )
     return ApiError(
-        401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE
+        401,
+        "UNAUTHENTICATED",
+        message,
+        [_error_info("CREDENTIALS_MISSING", metadata={})],
+        _CHALLENGE,
     )
 
 
@@ -67,7 +71,11 @@ def invalid_token() -> ApiError:
         " signed JWT instead of an access token."
     )
     return ApiError(
-        401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE
+        401,
+        "UNAUTHENTICATED",
+        message,
+        [_error_info("ACCESS_TOKEN_EXPIRED", metadata={})],
+        _CHALLENGE,
     )
 
 
@@ -110,7 +118,9 @@ def unchecked_permission(remedy: str) -> ApiError:
 
     `remedy`: why it does not, and what to do.
     """
-    return ApiError(403, "PERMISSION_DENIED", remedy, [_error_info("SERVICE_DISABLED", {})])
+    return ApiError(
+        403, "PERMISSION_DENIED", remedy, [_error_info("SERVICE_DISABLED", metadata={})]
+    )
 
 
 def cannot_act_as(account: str) -> ApiError:

@@ -94,7 +94,7 @@ ROUTES: Final = (
     Route("POST", f"{_JOB}:cancel", CANCEL, jobs.cancel),
     Route("GET", f"{_JOB}:getIamPolicy", GET, projects.get_policy),
     Route("POST", f"{_JOB}:setIamPolicy", CREATE, projects.set_policy),
-    Route("POST", f"{_JOB}:testIamPermissions", None, projects.test_permissions),
+    Route("POST", f"{_JOB}:testIamPermissions", permission=None, handle=projects.test_permissions),
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),

@@ -218,7 +218,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "enable_dashboard_access": Flag(
         "", vertex="jobSpec.enableDashboardAccess", panel=_VERTEX, type=bool
     ),
-    "persistent_resource_id": Flag("", "ID", vertex="jobSpec.persistentResourceId", panel=_VERTEX),
+    "persistent_resource_id": Flag(
+        help="", metavar="ID", vertex="jobSpec.persistentResourceId", panel=_VERTEX
+    ),
     "command": Flag(
         "Command of every container.",
         "LIST",
@@ -234,7 +236,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
         panel=_VERTEX,
         parse=parse_list,
     ),
-    "verbosity": Flag("", "LEVEL"),
+    "verbosity": Flag(help="", metavar="LEVEL"),
     "quiet": Flag("", type=bool),
     "user_output_enabled": Flag("", type=bool),
     "log_http": Flag("", type=bool),

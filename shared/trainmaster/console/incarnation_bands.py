@@ -111,7 +111,8 @@ def interruption_bands(history: History, start: datetime, now: datetime) -> tupl
         else:
             interruptions.append(_Interruption(span.start, end, [span]))
     return tuple(
-        Band(item.start, item.end, BandKind.INTERRUPTED, "", _words(item)) for item in interruptions
+        Band(item.start, item.end, BandKind.INTERRUPTED, label="", words=_words(item))
+        for item in interruptions
     )
 
 

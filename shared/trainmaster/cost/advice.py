@@ -44,10 +44,14 @@ def checkpoint_advice(
     topic = "checkpoint interval"
     between_s = rates.mean_time_between_s
     if rates.interruptions < INTERRUPTIONS_MIN or between_s is None:
-        return Advice(topic, "", _too_few(rates))
+        return Advice(topic, text="", missing=_too_few(rates))
     saving_s = save_s or rates.save_s
     if not saving_s:
-        return Advice(topic, "", "how long saving a checkpoint takes: add --save-time, such as 20s")
+        return Advice(
+            topic,
+            text="",
+            missing="how long saving a checkpoint takes: add --save-time, such as 20s",
+        )
     optimum = advise_interval(saving_s, rates.running_s, rates.interruptions)
     text = (
         f"save every {_minutes(optimum.interval_s)} ({_minutes(optimum.shortest_s)} to"

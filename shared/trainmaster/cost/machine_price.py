@@ -60,7 +60,7 @@ def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> D
     if tpu is not None:
         parts = _chips(tpu.generation_table, Decimal(tpu.chips), pricing)
     else:
-        parts = vm_parts(name, None, pricing)
+        parts = vm_parts(name, accelerator=None, pricing=pricing)
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)
 
 

@@ -55,7 +55,7 @@ def query_permissions(base: str, path: str, permissions: Iterable[str]) -> froze
     """Return which permissions the credentials have on the resource; None: there is no answer."""
     body = {"permissions": list(permissions)}
     try:
-        with closing(RestApi(base, "", TIMEOUT_S)) as api:
+        with closing(RestApi(base, endpoint="", timeout_s=TIMEOUT_S)) as api:
             answer = api.call("POST", f"{path}:testIamPermissions", body)
     except _NO_ANSWER as error:
         _log.warning("%s%s does not answer which permissions are granted: %s", base, path, error)

@@ -253,7 +253,15 @@ def _call(
     try:
         with (
             google_errors(endpoint),
-            closing(RestApi(endpoint, "", timeout_s, token, quota_project)) as api,
+            closing(
+                RestApi(
+                    endpoint,
+                    endpoint="",
+                    timeout_s=timeout_s,
+                    token=token,
+                    quota_project=quota_project,
+                )
+            ) as api,
         ):
             return api.call(method, path, body)
     except exceptions.Unauthorized:

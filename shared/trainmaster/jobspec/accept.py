@@ -84,7 +84,9 @@ SPEC_BYTES_MAX: Final = 64 * 1024
 may have 256 KiB.
 """
 _DISPLAY_NAME_PATH: Final = ("displayName",)
-_NO_PROGRAM: Final = Program((), "", (), None, Container(""))
+_NO_PROGRAM: Final = Program(
+    package_uris=(), python_module="", args=(), job_dir=None, container=Container("")
+)
 """Of a document without roles, which is a problem."""
 
 

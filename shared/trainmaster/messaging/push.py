@@ -100,7 +100,7 @@ def serve(
         message = decode(body)
     except PermanentError as error:
         reason = str(error)
-        unreadable = Message(body, {}, "", datetime.now(UTC))
+        unreadable = Message(body, attributes={}, message_id="", published_at=datetime.now(UTC))
         _, status = _answer(
             unreadable, function, lambda message: handle_unreadable(message, reason), bus
         )

@@ -40,7 +40,7 @@ def chosen_ids(job_ids: Sequence[str]) -> tuple[str, ...]:
 
 def spec_differences(jobs: Sequence[Job]) -> Rows:
     """Return the fields whose values differ, by their paths. The ids of the jobs are left out."""
-    rows = side_by_side([dict(_fields(_spec(job), "")) for job in jobs])
+    rows = side_by_side([dict(_fields(_spec(job), path="")) for job in jobs])
     return {path: values for path, values in rows.items() if len(set(values)) > 1}
 
 

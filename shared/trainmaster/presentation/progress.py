@@ -202,7 +202,9 @@ def read_progress_jobs(
     if not running:
         return {}
     by_job: dict[str, list[MetricSeries]] = {job_id: [] for job_id in running}
-    for series in reader.read(MetricQuery("", Metric.PROGRESS, now - LIST_WINDOW, now)):
+    for series in reader.read(
+        MetricQuery(job_id="", metric=Metric.PROGRESS, start=now - LIST_WINDOW, end=now)
+    ):
         by_job.get(series.labels.get(Label.JOB, ""), []).append(series)
     found = {job_id: progress_of(job, by_job[job_id], now) for job_id, job in running.items()}
     return {job_id: progress for job_id, progress in found.items() if progress is not None}

@@ -70,7 +70,9 @@ def read_quiet_jobs(reader: MetricReader, jobs: Iterable[Job], now: datetime) ->
     if not running:
         return {}
     by_job: dict[str, list[MetricSeries]] = {job.job_id: [] for job in running}
-    for series in reader.read(MetricQuery("", Metric.QUIET, now - FRESH, now)):
+    for series in reader.read(
+        MetricQuery(job_id="", metric=Metric.QUIET, start=now - FRESH, end=now)
+    ):
         by_job.get(series.labels.get(Label.JOB, ""), []).append(series)
     notices = {job.job_id: _notice(job, by_job[job.job_id]) for job in running}
     return {job_id: notice for job_id, notice in notices.items() if notice is not None}
@@ -104,7 +106,7 @@ def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
             notices[replica] = notice
     if job.plan.watching.stall_timeout_s is None:
         primary = notices.get(str(job.plan.primary))
-        return Quiet("", primary.since, primary.ends_at) if primary else None
+        return Quiet(who="", since=primary.since, ends_at=primary.ends_at) if primary else None
     return min(notices.values(), key=lambda notice: notice.ends_at, default=None)
 
 

@@ -111,10 +111,10 @@ def read_gpu_use_jobs(reader: MetricReader, jobs: Iterable[Job], now: datetime) 
         return {}
     period_s = int(LATEST_S)
     query = MetricQuery(
-        "",  # of all jobs
-        Metric.GPU,
-        now - timedelta(seconds=period_s),
-        now,
+        job_id="",  # of all jobs
+        metric=Metric.GPU,
+        start=now - timedelta(seconds=period_s),
+        end=now,
         period_s=period_s,
         group_by=(Label.JOB,),
     )

@@ -33,7 +33,7 @@ def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     if script is None:
         module = _module_of(command)
         file = module_file(module, files.names) if module else None
-        return Entry(file, "") if file else None
+        return Entry(file, root="") if file else None
     path = _normal_path(script)
     if path not in files.names or not path.endswith(".py"):
         return None

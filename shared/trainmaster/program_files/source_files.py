@@ -104,7 +104,9 @@ class Sources:
         ):
             if isinstance(statement, ast.Import):
                 for alias in statement.names:
-                    yield Import(file, statement.lineno, alias.name, (), is_certain)
+                    yield Import(
+                        file, statement.lineno, alias.name, names=(), is_certain=is_certain
+                    )
                 continue
             module = statement.module or ""
             if statement.level:

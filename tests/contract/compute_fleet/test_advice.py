@@ -120,7 +120,9 @@ def test_scores_of_google_become_a_chance(
     scores: list[dict[str, Any]], expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = {"kind": "answer", "recommendations": [{"scores": score} for score in scores]}
-    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(200, "", answer))
+    monkeypatch.setattr(
+        requests.Session, "request", lambda *_, **__: a_response(200, reason="", body=answer)
+    )
     assert chances(CapacityAdvisor("p", endpoint=NOWHERE), (A, GPU)) == expected
 
 

@@ -111,7 +111,9 @@ def test_change_whose_operation_fails_has_not_happened(
     error = compute_v1.Error(errors=[compute_v1.Errors(code="INTERNAL_ERROR", message="no")])
     failed = compute_v1.Operation(status=compute_v1.Operation.Status.DONE, error=error)
     monkeypatch.setattr(compute.fleet._operations, "in_zone", lambda *_: failed)
-    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.write_directive(
+        vm, Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
+    )
     assert not compute.fleet.delete(vm)
 
 

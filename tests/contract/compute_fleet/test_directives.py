@@ -19,7 +19,7 @@ from trainmaster.ports import Fleet
 def test_writing_a_directive_keeps_the_other_metadata(compute: EmulatorWorld, job: Job) -> None:
     compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
     vm = sole(compute.fleet, job)
-    hold = Directive(1, 2, DirectiveAction.HOLD)
+    hold = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
     assert compute.fleet.write_directive(vm, hold)
     assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
 
@@ -28,7 +28,7 @@ def test_directive_whose_label_is_missing_gets_it_from_the_next_call(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
-    hold = Directive(1, 2, DirectiveAction.HOLD)
+    hold = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
     with monkeypatch.context() as patch:
         patch.setattr(compute.fleet._directives, "_write_labels", lambda *_: False)
         assert not compute.fleet.write_directive(sole(compute.fleet, job), hold)
@@ -46,12 +46,14 @@ def test_directive_that_is_behind_the_metadata_is_not_written(
 ) -> None:
     """A delivery with a newer state has written the metadata, and not yet the label."""
     compute.fleet.create(job, a_create(job, 1), metadata())
-    newer = Directive(1, 3, DirectiveAction.RUN)
+    newer = Directive(attempt=1, incarnation=3, action=DirectiveAction.RUN)
     with monkeypatch.context() as patch:
         patch.setattr(compute.fleet._directives, "_write_labels", lambda *_: False)
         compute.fleet.write_directive(sole(compute.fleet, job), newer)
     vm = sole(compute.fleet, job)
-    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.write_directive(
+        vm, Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
+    )
     assert compute.metadata(vm) == metadata(newer)
 
 
@@ -61,9 +63,11 @@ def test_directive_is_not_written_over_metadata_that_changes_meanwhile(
     compute.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(compute.fleet, job)
     other = a_fleet(compute.emulator)
-    later = Directive(1, 3, DirectiveAction.RUN)
+    later = Directive(attempt=1, incarnation=3, action=DirectiveAction.RUN)
     after_reading(compute.fleet, lambda: other.write_directive(vm, later), monkeypatch)
-    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.write_directive(
+        vm, Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
+    )
     assert compute.metadata(vm) == metadata(later)
     assert sole(compute.fleet, job).directive == later
 
@@ -76,7 +80,7 @@ def test_label_is_not_written_over_labels_that_change_meanwhile(
     after_reading(
         compute.fleet, lambda: add_label(compute.emulator, vm, "owner", "somebody"), monkeypatch
     )
-    hold = Directive(1, 2, DirectiveAction.HOLD)
+    hold = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
     assert not compute.fleet.write_directive(vm, hold)
     assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
     assert compute.fleet.write_directive(sole(compute.fleet, job), hold)

@@ -116,7 +116,11 @@ def with_alternatives(job: Job) -> Job:
     own = tuple(replace(group, purchase=reserved) for group in job.plan.groups)
     options = (Option(own), Option(big))
     zones = (ZONE, "us-east1-b", "us-west1-a")
-    candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
+    candidates = (
+        Candidate(option=0, rank=0),
+        Candidate(option=1, rank=1),
+        Candidate(option=1, rank=1),
+    )
     changed = change_plan(job.plan, zones=zones, options=options, candidates=candidates)
     return replace(job, plan=changed, placement=Placement(1, left=(LeftZone(ZONE, may_run=True),)))
 

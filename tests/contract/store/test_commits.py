@@ -202,10 +202,12 @@ def a_large_study() -> Job:
     """The largest that the job format accepts, of eight numbers with all their digits."""
     values = tuple(f"-{nth}.12345678901234567e-300" for nth in range(8))
     trials = tuple(
-        Trial(number, values, TrialState.SUCCEEDED, at(1), at(2), Measurement(0.5, 10))
+        Trial(number, values, TrialState.SUCCEEDED, at(1), at(2), Measurement(value=0.5, step=10))
         for number in range(1, 1001)
     )
-    parameters = tuple(Parameter(f"p{nth}", ParameterKind.DOUBLE, 0, 1) for nth in range(8))
+    parameters = tuple(
+        Parameter(f"p{nth}", ParameterKind.DOUBLE, low=0, high=1) for nth in range(8)
+    )
     tuning = Tuning(parameters, max_trials=1000, trials=trials, last_error="x" * 4096)
     return a_job(JobState.RUNNING, tuning=tuning, spec_json="x" * 65536)
 

@@ -10,7 +10,7 @@ from trainmaster.ports import Orphan, Rejection, Store
 
 
 def test_rejection_is_stored_once(store: Store) -> None:
-    rejection = Rejection("k", "message:1", None, ("Field: x Error: y",), START)
+    rejection = Rejection("k", "message:1", job_id=None, problems=("Field: x Error: y",), at=START)
     store.reject(rejection)
     store.reject(replace(rejection, at=at(1)))
     assert store.rejections() == (rejection,)
@@ -18,7 +18,7 @@ def test_rejection_is_stored_once(store: Store) -> None:
 
 def test_rejections_are_read_in_bounded_numbers_whatever_was_refused_before(store: Store) -> None:
     stored = [
-        Rejection(f"k{number}", f"message:{number}", None, ("x",), at(number))
+        Rejection(f"k{number}", f"message:{number}", job_id=None, problems=("x",), at=at(number))
         for number in range(6)
     ]
     for rejection in stored:

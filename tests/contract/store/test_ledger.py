@@ -64,7 +64,12 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
     """Both commits read the same state: the move writes the job, the event its replica."""
     submit(store)
     loaded, whole = must(store.load("digits_1", "1-worker-0")), must(store.load_attempt("digits_1"))
-    decision = Decision(Rule.CAPACITY, Reason.STOCKOUT, "", ContinueProvisioning(1, 1, floor=4))
+    decision = Decision(
+        Rule.CAPACITY,
+        Reason.STOCKOUT,
+        text="",
+        action=ContinueProvisioning(zone_index=1, round=1, floor=4),
+    )
     moved = VmsNotCreated(
         "digits_1", 1, loaded.state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", at(100)
     )
@@ -130,15 +135,15 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
 def test_entries_committed_after_a_read_are_later_than_its_state(store: Store) -> None:
     submit(store)
     before = must(store.load_attempt("digits_1"))
-    assert store.pending_entries(before) == PendingEntries(("submitted",), ())
+    assert store.pending_entries(before) == PendingEntries(("submitted",), later=())
     exit_entry, change = entry_of(before.state, exited(WORKER_0, 1))
     store.commit(before, exit_entry, change)
     assert store.pending_entries(before) == PendingEntries(("submitted",), (exit_entry.key,))
     store.mark_done("digits_1", ("submitted",), at(1))
     after = must(store.load_attempt("digits_1"))
-    assert store.pending_entries(after) == PendingEntries((exit_entry.key,), ())
+    assert store.pending_entries(after) == PendingEntries((exit_entry.key,), later=())
     store.mark_done("digits_1", (exit_entry.key,), at(2))
-    assert store.pending_entries(after) == PendingEntries((), ())
+    assert store.pending_entries(after) == PendingEntries(included=(), later=())
 
 
 def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(store: Store) -> None:

@@ -79,7 +79,9 @@ def walk(program: BrokenProgram, job_id: str, run: Run, folder: Path) -> Walk:
     )
     if program.seen_in == SUBMIT:
         assert submitted.returncode != 0, f"{program.name} was submitted"
-        return Walk(program, "", 0, time.monotonic() - started, submitted.stderr)
+        return Walk(
+            program, state="", lives=0, seconds=time.monotonic() - started, output=submitted.stderr
+        )
     assert submitted.returncode == 0, submitted.stderr
     state = _wait(job_id, program, run)
     seconds = time.monotonic() - started

@@ -46,7 +46,7 @@ pytestmark = [
 ZONES = ("us-central1-a", "us-south1-a")
 SLICE = ReplicaId(TaskType.CHIEF, 0)
 FOUR_HOSTS = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
-ONE_SLICE = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
+ONE_SLICE = TaskGroup(SLICE.task_type, 1, machine_type="", tpu=FOUR_HOSTS)
 ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
 
 
@@ -223,7 +223,7 @@ def test_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
 def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> None:
     first, second = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
     job_id = tpus.scripted_on_slice(
-        MANY_STEPS, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST)
+        MANY_STEPS, group=TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=ONE_HOST)
     )
 
     def all_are_told(address: str) -> None:
@@ -262,7 +262,9 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
 
 
 def test_queued_resource_waits_until_capacity_is_available(tpus: TpuLab) -> None:
-    waiting = TaskGroup(SLICE.task_type, 1, "", tpu=ONE_HOST, purchase=Purchase(is_queued=True))
+    waiting = TaskGroup(
+        SLICE.task_type, 1, machine_type="", tpu=ONE_HOST, purchase=Purchase(is_queued=True)
+    )
     tpus.faults.change(stockout_zones=list(ZONES))
     try:
         job_id = tpus.scripted_on_slice(2, group=waiting)

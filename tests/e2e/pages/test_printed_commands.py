@@ -49,7 +49,7 @@ def shown_after(blocks: list[Block]) -> list[tuple[Block, str]]:
     """Return each block of commands with the output that the page shows for it."""
     shown = [
         (block, "" if following.language else following.text)
-        for block, following in pairwise([*blocks, Block("end", "")])
+        for block, following in pairwise([*blocks, Block("end", text="")])
     ]
     return [(block, text) for block, text in shown if block.language == "sh"]
 

@@ -20,7 +20,9 @@ def test_backoffs_grow_up_to_the_cap() -> None:
 
 
 def test_api_calls_use_the_vms_token_and_request_it_once(cloud: Cloud) -> None:
-    google = GoogleApi(None, f"http://{cloud.host}", MetadataServer(cloud.host))
+    google = GoogleApi(
+        emulator=None, real=f"http://{cloud.host}", metadata=MetadataServer(cloud.host)
+    )
     for _ in range(2):
         google.call("/v1/projects/p/topics/t:publish", timeout=5, body=b'{"messages": []}')
     requested = [path for path, _ in cloud.requests if path.endswith("/token")]
@@ -41,7 +43,9 @@ def test_token_about_to_expire_is_replaced(cloud: Cloud) -> None:
 
 
 def test_rejected_token_is_replaced(cloud: Cloud) -> None:
-    google = GoogleApi(None, f"http://{cloud.host}", MetadataServer(cloud.host))
+    google = GoogleApi(
+        emulator=None, real=f"http://{cloud.host}", metadata=MetadataServer(cloud.host)
+    )
     cloud.publish_status = 401
     for _ in range(2):
         with pytest.raises(HttpError, match="401"):

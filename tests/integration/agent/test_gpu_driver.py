@@ -40,7 +40,7 @@ class Machine:
             self.install_driver()
 
     def wait_for_driver(self) -> None:
-        wait_for_driver(Workspace(self._root, {}, Console()), self.pause)
+        wait_for_driver(Workspace(self._root, environ={}, console=Console()), self.pause)
 
 
 @pytest.fixture

@@ -123,8 +123,8 @@ def test_launcher_is_stuck_a_minute_after_sigkill_ended_nothing(
     it is gone.
     """
     survivors = [1, 2, 3]
-    workspace = Workspace(tmp_path, {}, Console())
-    launcher = Launcher(agent_identity(), workspace, lambda: None, None, None)  # type: ignore[arg-type]
+    workspace = Workspace(tmp_path, environ={}, console=Console())
+    launcher = Launcher(agent_identity(), workspace, lambda: None, metric=None, gcs=None)  # type: ignore[arg-type]
     seen: list[bool] = []
 
     def pass_time(_: object) -> int:

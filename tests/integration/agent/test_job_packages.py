@@ -80,7 +80,7 @@ def test_packages_are_installed_in_order_by_documented_commands_and_never_from_t
     package requires.
     """
     package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
-    package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
+    package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", module=""))
     cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper", "numbers-of-pi"))
     cloud.objects[HELPER] = wheel("helper", "NAME = 'a wheel'")
     del offline.environ["PIP_NO_INDEX"]
@@ -166,7 +166,7 @@ def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(
 def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(
     cloud: Cloud, offline: Vm
 ) -> None:
-    broken = sdist("trainer", "", extra={"setup.py": "raise RuntimeError('no such compiler')"})
+    broken = sdist("trainer", task="", extra={"setup.py": "raise RuntimeError('no such compiler')"})
     cloud.objects[TRAINER] = broken
     offline.configure(package_uris=[TRAINER])
     cloud.direct(1, 1)
@@ -259,11 +259,11 @@ class Storage:
     ) -> None:
         self.pauses: list[float] = []
         metadata = MetadataServer(cloud.host)
-        google = GoogleApi(host or cloud.host, "", metadata)
+        google = GoogleApi(host or cloud.host, real="", metadata=metadata)
         console = Console(os.open(os.devnull, os.O_WRONLY))
         self.setup = Setup(
             agent_identity(package_uris=[uri]),
-            Workspace(work, {}, console),
+            Workspace(work, environ={}, console=console),
             metadata=metadata,
             storage=StorageReader(google, Retrier(console, self.pauses.append)),
             secret_manager=google,

@@ -30,7 +30,7 @@ def a_report(
 ) -> MetricReport:
     cloud.set("instance/id", "4711")
     identity = agent_identity(environment={"CLOUD_ML_HP_METRIC_TAG": TAG})
-    metric = TrialMetric(identity, work, None)
+    metric = TrialMetric(identity, work, summary_metric=None)
     return MetricReport(metric, lambda: key, MetadataServer(cloud.host), Console(), tenure)
 
 
@@ -85,7 +85,7 @@ def test_latest_measurements_are_written_if_there_are_many(cloud: Cloud, tmp_pat
 def test_measurements_of_another_attempt_are_not_written(cloud: Cloud, tmp_path: Path) -> None:
     write_file(tmp_path, 0.25, attempt=1)
     a_report(cloud, tmp_path, IncarnationKey(2, 1)).write_new()
-    a_report(cloud, tmp_path, None).write_new()
+    a_report(cloud, tmp_path, key=None).write_new()
     assert cloud.guest_attribute_writes == 0
 
 
@@ -160,7 +160,7 @@ def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
             vm_names=[NAME],
             environment=environment,
         )
-        return TrialMetric(identity, tmp_path, None).is_reported
+        return TrialMetric(identity, tmp_path, summary_metric=None).is_reported
 
     assert [is_reported(0, 0), is_reported(1, 0), is_reported(0, 2)] == [True, False, False]
 

@@ -86,13 +86,13 @@ def test_short_secret_name_means_the_jobs_project_and_latest_version(
 
 def secrets(cloud: Cloud, host: str, pauses: list[float]) -> SecretReader:
     console = Console(os.open(os.devnull, os.O_WRONLY))
-    google = GoogleApi(None, f"http://{host}", MetadataServer(cloud.host))
+    google = GoogleApi(emulator=None, real=f"http://{host}", metadata=MetadataServer(cloud.host))
     return SecretReader(google, Retrier(console, pauses.append), "p")
 
 
 def test_secret_is_read_with_the_vms_token(cloud: Cloud) -> None:
     cloud.secrets[KEY] = b"x"
-    assert secrets(cloud, cloud.host, []).read({"A": "key"}) == {"A": "x"}
+    assert secrets(cloud, cloud.host, pauses=[]).read({"A": "key"}) == {"A": "x"}
     sent = [
         headers.get("Authorization") for path, headers in cloud.requests if path.endswith(":access")
     ]
@@ -111,6 +111,6 @@ def test_unavailable_secret_manager_is_a_transient_failure(cloud: Cloud, tmp_pat
 def test_binary_secret_is_named_but_not_printed(cloud: Cloud) -> None:
     cloud.secrets[KEY] = b"\xffpass"
     with pytest.raises(SetupError, match="not text") as error:
-        secrets(cloud, cloud.host, []).read({"A": "key"})
+        secrets(cloud, cloud.host, pauses=[]).read({"A": "key"})
     assert error.value.failure.cause == "install"
     assert "pass" not in error.value.failure.tail

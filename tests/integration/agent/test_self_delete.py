@@ -47,7 +47,7 @@ class CloudTpu:
 
 
 def self_delete(tpu: CloudTpu, work: Path) -> SelfDelete:
-    place = Workspace(work, {}, Console())
+    place = Workspace(work, environ={}, console=Console())
     return SelfDelete(NODE, 500, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
 
 
@@ -103,7 +103,7 @@ def test_node_is_deleted_on_the_emulator(tmp_path: Path) -> None:
         name = slices.run("node", tpu=ONE_HOST).name
         work = tmp_path / "work"
         work.mkdir()
-        google = GoogleApi(emulator.endpoint, "", MetadataServer("127.0.0.1:9"))
-        SelfDelete(name, 0, google, Workspace(work, {}, Console())).run()
+        google = GoogleApi(emulator.endpoint, real="", metadata=MetadataServer("127.0.0.1:9"))
+        SelfDelete(name, 0, google, Workspace(work, environ={}, console=Console())).run()
         eventually(lambda: slices.state("node") == "DELETED", 30)
         assert name == f"projects/{PROJECT}/locations/{ZONE}/nodes/node"

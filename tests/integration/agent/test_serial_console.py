@@ -64,7 +64,10 @@ def test_copy_has_every_line_with_its_stream_and_without_the_prefix(
     console.log("hello")
     source = "import sys; print('out'); print('err', file=sys.stderr)"
     Program(
-        [sys.executable, "-c", source], Workspace(tmp_path, {}, console), env={}, cwd=tmp_path
+        [sys.executable, "-c", source],
+        Workspace(tmp_path, environ={}, console=console),
+        env={},
+        cwd=tmp_path,
     ).wait()
     assert sorted(copy.lines, key=str) == [
         (Stream.AGENT, b"hello\n"),
@@ -110,7 +113,7 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
     console, copy = console_of(serial), Copy()
     console.copy_to(copy)
     metadata = MetadataServer(cloud.host)
-    publisher = Publisher(GoogleApi(cloud.host, "", metadata), metadata, console)
+    publisher = Publisher(GoogleApi(cloud.host, real="", metadata=metadata), metadata, console)
     outbox = Outbox(publisher, console, threading.Condition())
     threading.Thread(target=outbox.run, daemon=True).start()
     for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
@@ -119,10 +122,10 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
             Event(
                 topic_path,
                 IncarnationKey(1, 1),
-                {},
-                "a",
-                lambda t=topic: copy.steps.append(t),  # type: ignore[misc]
-                is_final,
+                body={},
+                audience="a",
+                accepted=lambda t=topic: copy.steps.append(t),  # type: ignore[misc]
+                is_final=is_final,
             )
         )
     assert outbox.flush(20)
@@ -135,12 +138,21 @@ def test_exit_has_the_lines_that_its_log_refuses(cloud: Cloud, serial: Path, pro
     console.copy_to(copy)
     copy.lacks = Unlogged(12, problem)
     metadata = MetadataServer(cloud.host)
-    publisher = Publisher(GoogleApi(cloud.host, "", metadata), metadata, console)
+    publisher = Publisher(GoogleApi(cloud.host, real="", metadata=metadata), metadata, console)
     outbox = Outbox(publisher, console, threading.Condition())
     threading.Thread(target=outbox.run, daemon=True).start()
     for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
         key = IncarnationKey(1, 1)
-        outbox.put(Event(f"projects/p/topics/{topic}", key, {}, "a", lambda: None, is_final))
+        outbox.put(
+            Event(
+                f"projects/p/topics/{topic}",
+                key,
+                body={},
+                audience="a",
+                accepted=lambda: None,
+                is_final=is_final,
+            )
+        )
     assert outbox.flush(20)
     assert cloud.wait_for_message("vm-ready").body == {}
     body = cloud.wait_for_message("replica-exit").body

@@ -59,7 +59,7 @@ def test_host_reports_its_node_and_its_number(cloud: Cloud, host: Vm) -> None:
 
 def test_ranks_are_consecutive_over_replicas_and_hosts() -> None:
     ranks = [
-        environment_of(agent_identity(SliceHost(number, ()), hosts=2), {})["RANK"]
+        environment_of(agent_identity(SliceHost(number, addresses=()), hosts=2), {})["RANK"]
         for number in range(2)
     ]
     assert ranks == ["3", "4"]

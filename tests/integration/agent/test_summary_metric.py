@@ -54,7 +54,7 @@ def primary(cloud: Cloud, vm: Vm) -> Vm:
 def test_range_of_an_object_is_read(cloud: Cloud) -> None:
     cloud.objects["gs://b/o"] = b"0123456789"
     storage = StorageReader(
-        GoogleApi(cloud.host, "", MetadataServer(cloud.host)),
+        GoogleApi(cloud.host, real="", metadata=MetadataServer(cloud.host)),
         Retrier(Console(), lambda pause: None),
     )
     assert [storage.read_range("gs://b/o", *part) for part in [(0, 4), (8, 4), (10, 4)]] == [

@@ -29,7 +29,7 @@ def record(tag: str, value: object, step: object = "1000") -> str:
     ("text", "expected"),
     [
         pytest.param(record(TAG, "0.93"), [(0.93, 1000)], id="numbers as text"),
-        pytest.param(record(TAG, 0.93, 1000), [(0.93, 1000)], id="numbers"),
+        pytest.param(record(TAG, value=0.93, step=1000), [(0.93, 1000)], id="numbers"),
         pytest.param(
             record(TAG, "0.1", "1") + record(TAG, "0.2", "2"), [(0.1, 1), (0.2, 2)], id="in order"
         ),
@@ -51,12 +51,12 @@ def record(tag: str, value: object, step: object = "1000") -> str:
         pytest.param(
             "[" * 100_000 + "\n" + record(TAG, "5"), [(5.0, 1000)], id="nested too deeply"
         ),
-        pytest.param(record(TAG, None), [], id="null"),
+        pytest.param(record(TAG, value=None), [], id="null"),
         pytest.param('[1]\n7\n"accuracy"\nnull\n{}\n\n', [], id="lines that are no records"),
         pytest.param(record(TAG, "5", "7.0"), [(5.0, 7)], id="step like 7.0"),
         pytest.param(json.dumps({TAG: "5"}), [(5.0, 0)], id="no step"),
         pytest.param(
-            record(TAG, "5", None) + record(TAG, "6", "inf"),
+            record(TAG, "5", step=None) + record(TAG, "6", "inf"),
             [(5.0, 0), (6.0, 0)],
             id="invalid step",
         ),

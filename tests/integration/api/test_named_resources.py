@@ -111,7 +111,11 @@ def test_caller_without_permissions_elsewhere_can_name_no_resource(
     api: Api, world: World, name: str
 ) -> None:
     document, field, _ = NAMING_JOBS[name]
-    grant(api, "", {vertex_permissions(collection)[0] for collection in COLLECTIONS})
+    grant(
+        api,
+        project="",
+        permissions={vertex_permissions(collection)[0] for collection in COLLECTIONS},
+    )
     collection = next((path for key, path in VERTEX_COLLECTIONS.items() if key in document), JOBS)
     body = {"jobId": "digits_1", **document} if collection == JOBS else document
     error = api.send_refused("POST", collection, body)
@@ -135,7 +139,7 @@ def test_resource_that_is_open_to_every_job_needs_no_permission(
 ) -> None:
     world = World(allowed=AllowedResources("my-project", ("secret=projects/my-project/secrets/k",)))
     api = Api(world, access, an_app(world, access, monkeypatch).test_client())
-    grant(api, "", set())
+    grant(api, project="", permissions=set())
     assert (
         api.send("POST", JOBS, {"jobId": "open", **in_extension(secrets={"K": "k/versions/1"})})[0]
         == 200

@@ -56,7 +56,7 @@ def kept(world: World) -> World:
 def test_jobs_of_one_resource_take_its_machines_and_others_do_not(kept: World) -> None:
     assert kept.job.plan.keep_s == 300
     other = World("other", kept.now, kept.store, kept.bus, kept.fleet)
-    run_job(other, a_document("other", None, keepMachines="60s"))
+    run_job(other, a_document("other", resource=None, keepMachines="60s"))
     assert other.job.set_id == "other"
     assert "the persistent resource is my-resource" in other.ledger[1].decision.text
     same = World("same", other.now, kept.store, kept.bus, kept.fleet)
@@ -88,7 +88,7 @@ def test_kept_machines_are_listed_shown_and_released(api: Api, kept: World) -> N
 def test_resource_of_a_job_without_the_field_has_the_name_of_the_job(
     api: Api, world: World
 ) -> None:
-    run_job(world, a_document(world.job_id, None, keepMachines="60s"))
+    run_job(world, a_document(world.job_id, resource=None, keepMachines="60s"))
     (listed,) = api.send_ok("GET", RESOURCES, schema=LISTED)["persistentResources"]
     assert listed["displayName"] == world.job_id
 
@@ -97,7 +97,7 @@ def test_resource_called_none_is_a_resource(api: Api, world: World) -> None:
     run_job(world, a_document(world.job_id, "none"))
     assert api.send_ok("GET", f"{RESOURCES}/none", schema=SHOWN)["displayName"] == "none"
     other = World("other", world.now, world.store, world.bus, world.fleet)
-    run_job(other, a_document("other", None, keepMachines="60s"))
+    run_job(other, a_document("other", resource=None, keepMachines="60s"))
     assert other.job.set_id == "other"
 
 

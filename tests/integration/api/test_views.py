@@ -62,7 +62,9 @@ def test_ml_units_of_premium_1_add_up_to_published_figure() -> None:
     [
         group("a2-highgpu-1g"),
         group("n1-standard-8", accelerator=Accelerator("nvidia-l4", 1)),
-        TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")),
+        TaskGroup(
+            TaskType.WORKER, 1, machine_type="", tpu=Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
+        ),
     ],
 )
 def test_machine_not_of_the_service_makes_ml_units_of_job_unknown(other: TaskGroup) -> None:
@@ -102,7 +104,7 @@ def test_usage_grows_while_job_runs_and_is_constant_after_its_end() -> None:
 
 def test_machines_without_ml_units_have_hours_and_slices_count_their_hosts() -> None:
     slices = TaskGroup(
-        TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+        TaskType.WORKER, 2, machine_type="", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     )
     running = a_job(JobState.RUNNING, a_plan(groups=(slices,)), started_at=at(0))
     used = usage(running, at(3600), read_money("0.49 USD"))

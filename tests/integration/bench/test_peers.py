@@ -60,12 +60,12 @@ def test_phases_are_those_of_processes_that_began_after_the_fault(tmp_path: Path
         sleeper.wait()
         now = time.time()
         write(run, 0, sleeper.pid, "step", now + 1)  # the old process: no step of a new one
-        write(run, 0, -1, "start", now + 5)
-        write(run, 1, -2, "start", now + 7)
-        write(run, 0, -1, "import", now + 5.5)
-        write(run, 1, -2, "import", now + 7.6)
-        write(run, 0, -1, "step", now + 8)
-        write(run, 1, -2, "step", now + 9)
+        write(run, rank=0, pid=-1, moment="start", at=now + 5)
+        write(run, rank=1, pid=-2, moment="start", at=now + 7)
+        write(run, rank=0, pid=-1, moment="import", at=now + 5.5)
+        write(run, rank=1, pid=-2, moment="import", at=now + 7.6)
+        write(run, rank=0, pid=-1, moment="step", at=now + 8)
+        write(run, rank=1, pid=-2, moment="step", at=now + 9)
 
     phases = recovery(run, fault)
     assert phases["first new process"] == pytest.approx(5, abs=0.5)

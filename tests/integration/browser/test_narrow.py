@@ -138,7 +138,9 @@ def test_words_that_do_not_break_fit_a_phone_on_every_page(browser: Browser) -> 
     world.submit({**spec, "labels": {"k" * 63: "v" * 63}}, source=f"cli:{word}/{word}")
     world.deliver()
     world.report_all_ready()
-    world.store.reject(Rejection("1", f"cli:{word}/root", None, (f"{word}: {word}",), world.now))
+    world.store.reject(
+        Rejection("1", f"cli:{word}/root", job_id=None, problems=(f"{word}: {word}",), at=world.now)
+    )
     world.store.report_orphan(Orphan("1", "o" * 63, "us-central1-a", "j" * 63, world.now))
     error = {"type": word, "message": word, "frame": f"{word}.py:3 in f"}
     world.exit_program(CHIEF, 1, error=error, tail=word)

@@ -42,7 +42,7 @@ def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser
     }
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
-        hold(page, "accuracy", 0.55, 1.0)
+        hold(page, "accuracy", low=0.55, high=1.0)
         dimmed = page.locator("polyline.dimmed title").all_text_contents()
         assert {int(title.split()[1]) for title in dimmed} == outside
         assert page.locator("rect.brush").count() == 1
@@ -116,7 +116,7 @@ def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
     ]
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
-        drag(page, "accuracy", 0.55, 1.0)
+        drag(page, "accuracy", low=0.55, high=1.0)
         page.wait_for_url("**brush=accuracy*")
         assert sorted(trials(page)) == in_range
         assert (
@@ -124,7 +124,7 @@ def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
             in page.locator("#brushes").inner_text()
         )
         assert page.locator("polyline.left-out").count() == len(study.tuning.trials) - len(in_range)
-        drag(page, "width", 0.0, 0.3)
+        drag(page, "width", low=0.0, high=0.3)
         page.wait_for_url("**brush=width*")
         narrow = [
             trial.number

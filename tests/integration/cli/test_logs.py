@@ -214,6 +214,6 @@ def test_has_ended_is_false_after_a_transient_error(capsys: pytest.CaptureFixtur
 
 
 def test_message_with_several_lines_is_printed_as_several_rows(logged: Installation) -> None:
-    write_line(logged, "two\nlines", "service", "", severity="ERROR")
+    write_line(logged, "two\nlines", "service", vm="", severity="ERROR")
     rows = logged.run("logs", "digits_1", "--task-name", "service").stdout.splitlines()
     assert [row.split()[-1] for row in rows] == ["two", "lines"]

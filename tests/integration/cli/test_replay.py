@@ -212,7 +212,7 @@ def letters(lab: Lab, patched: pytest.MonkeyPatch) -> Letters:
 
 @pytest.fixture(scope="module")
 def replayed(lab: Lab, letters: Letters, patched: pytest.MonkeyPatch) -> str:
-    break_flows(patched, None)
+    break_flows(patched, error=None)
     result = CliRunner().invoke(app, ["dead-letters", "replay", "--all"])
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -58,7 +58,7 @@ def test_message_delivered_twice_creates_one_job() -> None:
 def test_messages_without_source_are_distinguished_by_their_time() -> None:
     world = World()
     for day in (21, 21, 22):
-        fire(world, AT.replace(day=day), None)
+        fire(world, AT.replace(day=day), source=None)
     assert {job.job_id for job in world.store.recent_jobs(9)} == {
         "nightly_20261121_0300",
         "nightly_20261122_0300",
@@ -68,7 +68,7 @@ def test_messages_without_source_are_distinguished_by_their_time() -> None:
 def test_time_in_job_id_without_publish_time_is_refused() -> None:
     world = World()
     with pytest.raises(PermanentError, match=r"job\.job_id Error: contains a time"):
-        fire(world, None)
+        fire(world, at=None)
     assert world.store.recent_jobs(9) == ()
 
 

@@ -35,7 +35,7 @@ from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 DEFAULTS: Final = VmDefaults(
-    "p", "workers@p.iam.gserviceaccount.com", "global/networks/default", ""
+    "p", "workers@p.iam.gserviceaccount.com", "global/networks/default", subnetwork=""
 )
 FAMILY: Final = "common-cu129-ubuntu-2404-nvidia-580"
 WITH_BAKED_IMAGE: Final = replace(

@@ -202,7 +202,7 @@ def test_rate_limit_fault_affects_that_many_calls(emulator: Emulator) -> None:
 def test_invalid_field_fails_the_call(
     emulator: Emulator, changes: dict[str, Any], field: str
 ) -> None:
-    resource = an_instance(changes.pop("name", "vm"), "", **changes)
+    resource = an_instance(changes.pop("name", "vm"), script="", **changes)
     with pytest.raises(exceptions.BadRequest, match=field):
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
 
@@ -298,7 +298,7 @@ def test_incompatible_fields_fail_the_call(
 ) -> None:
     with pytest.raises(exceptions.BadRequest, match=problem):
         emulator.instances.insert_unary(
-            project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes)
+            project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", script="", **changes)
         )
 
 

@@ -70,7 +70,14 @@ def test_insert_creates_all_vms_or_as_many_as_possible(partial: bool, min_count:
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
     group = job.plan.group(TaskType.WORKER)
     create = a_create(job, group=group, replica_ids=replica_ids, names=names, partial=partial)
-    request = resource(job, create, VmDefaults("my-project", "", "global/networks/default", ""), {})
+    request = resource(
+        job,
+        create,
+        VmDefaults(
+            "my-project", service_account="", network="global/networks/default", subnetwork=""
+        ),
+        {},
+    )
     assert (request.count, request.min_count) == (3, min_count)
 
 

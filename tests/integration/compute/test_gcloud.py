@@ -75,7 +75,7 @@ def test_gcloud_creates_and_deletes_several_vms_by_batch_requests(
     gcloud.instances(
         "create", "a", "b", f"--zone={ZONE}", "--machine-type=e2-standard-2", "--image=image"
     )
-    resource = an_instance("c", "", machine_type="n1-standard-1")
+    resource = an_instance("c", script="", machine_type="n1-standard-1")
     emulator.done(
         emulator.instances.insert_unary(
             project=PROJECT, zone=OTHER_ZONE, instance_resource=resource

@@ -24,7 +24,15 @@ from trainmaster_emulators.machines.metadata_tree import MetadataTree, Secret
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 NOW = datetime.now(UTC)
-IDENTITY = VmIdentity("vm@p.iam.gserviceaccount.com", "p", 4711, "us-central1-a", 99, "vm", NOW)
+IDENTITY = VmIdentity(
+    "vm@p.iam.gserviceaccount.com",
+    "p",
+    project_number=4711,
+    zone="us-central1-a",
+    instance_id=99,
+    instance_name="vm",
+    created_at=NOW,
+)
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def test_recursive_response_is_camel_case_json_except_for_attributes(
 
 
 def test_request_without_the_metadata_header_is_refused(server: MetadataServer) -> None:
-    assert status(server, "instance/id", {}) == 403
+    assert status(server, "instance/id", headers={}) == 403
     assert (
         status(server, "instance/id", {"Metadata-Flavor": "Google", "X-Forwarded-For": "1.2.3.4"})
         == 403

@@ -45,7 +45,9 @@ def create_policy(policies: compute_v1.ResourcePoliciesClient, name: str, **chan
 def create_vm(
     emulator: Emulator, policy: str, zone: str = ZONE, **changes: Any
 ) -> compute_v1.Operation:
-    resource = an_instance(f"vm-{zone[-1]}", "", **{"machine_type": "a2-highgpu-1g", **changes})
+    resource = an_instance(
+        f"vm-{zone[-1]}", script="", **{"machine_type": "a2-highgpu-1g", **changes}
+    )
     resource.resource_policies = [policy]
     operation = emulator.instances.insert_unary(
         project=PROJECT, zone=zone, instance_resource=resource

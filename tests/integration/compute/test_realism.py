@@ -27,10 +27,10 @@ from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, CallQuota, Profi
 
 FAST = replace(
     GOOGLE_CLOUD,
-    create=Span(0.3, 0.4),
-    delete=Span(0.2, 0.3),
+    create=Span(low_s=0.3, high_s=0.4),
+    delete=Span(low_s=0.2, high_s=0.3),
     late_failures=0.0,
-    list_lag=Span(0, 0),
+    list_lag=Span(low_s=0, high_s=0),
 )
 ZONE = "us-central1-a"
 BODY = {
@@ -52,9 +52,9 @@ def cloud_like(profile: Profile, folder: Path) -> Cloud:
     for name in ("vms", "serial"):
         (folder / name).mkdir()
     links = Links("http://127.0.0.1/compute/v1", project.id)
-    power = VmPower(project, "127.0.0.1", TokenIssuer(), {})
+    power = VmPower(project, "127.0.0.1", TokenIssuer(), vm_environment={})
     timing = Timing(step_s=0.0, create=profile.create, delete=profile.delete)
-    cloud = Cloud(project, Catalog(links, {}), power, folder, timing)
+    cloud = Cloud(project, Catalog(links, images={}), power, folder, timing)
     cloud.behave_like(profile)
     return cloud
 
@@ -67,7 +67,10 @@ def ended(cloud: Cloud, operation: Operation) -> tuple[Operation, float]:
 
 
 def test_new_vm_is_missing_in_lists_for_some_time_but_can_be_read(tmp_path: Path) -> None:
-    cloud = cloud_like(replace(FAST, list_lag=Span(0.5, 0.5), create=Span(2, 2)), tmp_path)
+    cloud = cloud_like(
+        replace(FAST, list_lag=Span(low_s=0.5, high_s=0.5), create=Span(low_s=2, high_s=2)),
+        tmp_path,
+    )
     cloud.insert(ZONE, BODY, None)
     assert cloud.instances.get(ZONE, "tm-a").name == "tm-a"
     assert cloud.instances.list_visible() == []
@@ -76,7 +79,7 @@ def test_new_vm_is_missing_in_lists_for_some_time_but_can_be_read(tmp_path: Path
 
 
 def test_span_draws_differ_and_stay_within_its_scaled_bounds() -> None:
-    span = Span(20, 60).scaled(0.1)
+    span = Span(low_s=20, high_s=60).scaled(0.1)
     random = Random(1)  # noqa: S311 - durations, not secrets
     drawn = [span.draw(random) for _ in range(50)]
     assert 2 <= min(drawn) < 2.5
@@ -106,7 +109,7 @@ def test_deletion_takes_its_time_after_power_off(tmp_path: Path) -> None:
 
 def test_calls_beyond_the_quota_of_a_minute_are_refused_until_the_next_one() -> None:
     now = [59.0]
-    quota = CallQuota(2, 60.0, lambda: now[0])
+    quota = CallQuota(per_minute=2, minute_s=60.0, clock=lambda: now[0])
     assert [quota.admits("read") for _ in range(3)] == [True, True, False]
     assert quota.admits("change"), "each group has its own quota"
     now[0] = 60.0
@@ -124,7 +127,7 @@ def test_api_answers_403_when_its_quota_is_used_up(tmp_path: Path) -> None:
 
 def test_profile_scales_durations_but_neither_quota_nor_failures() -> None:
     scaled = GOOGLE_CLOUD.scaled(0.1)
-    assert (scaled.create, scaled.delete) == (Span(2, 6), Span(3, 9))
+    assert (scaled.create, scaled.delete) == (Span(low_s=2, high_s=6), Span(low_s=3, high_s=9))
     assert scaled.minute_s == pytest.approx(6)
     assert (scaled.calls_per_minute, scaled.late_failures) == (
         GOOGLE_CLOUD.calls_per_minute,

@@ -18,7 +18,9 @@ from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.serial_console import Stream
 
 NUMBERED = re.compile(r"line \d+$")
-ORIGIN = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", "", "4711")
+ORIGIN = LogOrigin(
+    LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", trial_id="", instance_id="4711"
+)
 
 
 def run_in_daemon(work: Callable[[], None]) -> None:

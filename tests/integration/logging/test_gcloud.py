@@ -122,7 +122,14 @@ def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str
     ]
     assert {line[2] for line in lines} == {"worker-replica-0"}
     assert all(
-        streams_log(Call(Request("GET", "", {}, {"user-agent": caller}), {}, "", ""))
+        streams_log(
+            Call(
+                Request("GET", path="", query={}, headers={"user-agent": caller}),
+                params={},
+                token="",
+                idempotency_key="",
+            )
+        )
         for caller in JobsApi.callers
     )
     assert JobsApi.callers

@@ -83,7 +83,7 @@ def behind(text: str, at_s: float, oldest_s: float) -> dict[str, Any]:
     """Return a line of VM a that was sent while the one of `oldest_s` was not stored."""
     entry = vm_entry(text, at_s, "a")
     labels = dict(entry["labels"])
-    labels[BEHIND_LABEL] = vm_entry("", oldest_s, "a")["timestamp"]
+    labels[BEHIND_LABEL] = vm_entry(text="", at_s=oldest_s, vm="a")["timestamp"]
     return {**entry, "labels": labels}
 
 
@@ -104,18 +104,18 @@ def test_lines_wait_for_earlier_ones_of_their_vm_that_arrive_later(
     assert read_new(reader) == ["b9"]
     cloud.write(*[vm_entry(f"a{second}", second, "a") for second in (2, 3, 4)])
     assert read_new(reader) == ["a2", "a3", "a4"]
-    cloud.write(behind("a10", 10, 8))
+    cloud.write(behind("a10", at_s=10, oldest_s=8))
     assert read_new(reader) == ["a5", "a6", "a7"], "all lines before the eighth second are there"
     cloud.write(vm_entry("a8", 8, "a"), vm_entry("a11", 11, "a"))
     assert read_new(reader) == ["a8", "a10", "a11"]
-    cloud.write(behind("a13", 13, 12))
+    cloud.write(behind("a13", at_s=13, oldest_s=12))
     assert read_new(reader) == []
     at_s[0] += PATIENCE_S
     assert read_new(reader) == ["a13"], "the line of the twelfth second never arrives"
 
 
 def test_log_that_is_not_followed_waits_for_no_line(cloud: Cloud, reader: LogReader) -> None:
-    cloud.write(behind("a3", 3, 2))
+    cloud.write(behind("a3", at_s=3, oldest_s=2))
     assert [line.message for page in reader.read_new(is_followed=False) for line in page] == ["a3"]
 
 
@@ -144,9 +144,9 @@ def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> 
 def test_service_lines_are_read_once_though_written_out_of_order(
     cloud: Cloud, reader: LogReader
 ) -> None:
-    cloud.write(vm_entry("s1", 10, "", "service"), vm_entry("a1", 10, "a"))
+    cloud.write(vm_entry("s1", 10, vm="", task="service"), vm_entry("a1", 10, "a"))
     assert sorted(read_new(reader)) == ["a1", "s1"]
-    cloud.write(vm_entry("s0", 8, "", "service"), vm_entry("a2", 11, "a"))
+    cloud.write(vm_entry("s0", 8, vm="", task="service"), vm_entry("a2", 11, "a"))
     assert read_new(reader) == ["s0", "a2"]
     assert read_new(reader) == []
 
@@ -190,15 +190,15 @@ class Vm:
     """Prints lines in bursts, as programs do, and sends them by the agent's own CloudLog."""
 
     def __init__(self, number: int, address: str) -> None:
-        google = GoogleApi(address, "", MetadataServer("127.0.0.1:9"))
+        google = GoogleApi(address, real="", metadata=MetadataServer("127.0.0.1:9"))
         origin = LogOrigin(
             LOG,
             PROJECT,
             "us-central1",
             "digits_1",
             f"worker-replica-{number}",
-            "",
-            f"{number}{number}",
+            trial_id="",
+            instance_id=f"{number}{number}",
         )
         self.log = CloudLog(
             origin,

@@ -36,7 +36,9 @@ def agent_body(end_s: float = 60.0) -> dict[str, Any]:
     ]
     end_ns = START_NS + round(end_s * 10**9)
     key = IncarnationKey(1, 1)
-    return request_body(origin, key, REPORT, START_NS, end_ns, progress, Quiet(150.0, 450.0))
+    return request_body(
+        origin, key, REPORT, START_NS, end_ns, progress, Quiet(for_s=150.0, left_s=450.0)
+    )
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:

@@ -167,7 +167,9 @@ def test_raw_list_has_the_newest_point_first_and_excludes_the_start(cloud: Cloud
     ],
 )
 def test_filter_selects_series(cloud: Cloud, condition: str, tasks: set[str]) -> None:
-    cloud.write(*(a_gauge(task=task) for task in ("worker-0", "worker-1", "ps-0")), a_counter(1, 1))
+    cloud.write(
+        *(a_gauge(task=task) for task in ("worker-0", "worker-1", "ps-0")), a_counter(1, end_s=1)
+    )
     found = cloud.list(f"{OF_CPU} {condition}", -60, 60)
     assert {series["resource"]["labels"]["task_id"] for series in found} == tasks
 

@@ -28,7 +28,9 @@ def reader(cloud: Cloud) -> Iterator[MonitoringMetrics]:
         cloud.now_s = 60 * minute
         for names, cpu in (([NAME, FIRST], 0.1 * minute), ([FIRST, NAME], 0.2 * minute)):
             origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
-            report = Report(cpu, 0.5, {0: 0.9, 1: 0.3}, {}, received=6000 * minute, sent=None)
+            report = Report(
+                cpu, 0.5, {0: 0.9, 1: 0.3}, gpu_memory={}, received=6000 * minute, sent=None
+            )
             cloud.write(
                 *request_body(
                     origin, IncarnationKey(1, 1), report, START_NS, START_NS + 60 * minute * 10**9

@@ -59,7 +59,7 @@ def logging_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def metadata_server(_: Path) -> Iterator[str]:
-    server = MetadataServer("127.0.0.1", MetadataTree({}), TokenIssuer(), None)
+    server = MetadataServer("127.0.0.1", MetadataTree({}), TokenIssuer(), identity=None)
     yield f"http://{server.address}"
     server.stop()
 

@@ -148,7 +148,7 @@ def test_call_is_refused_without_its_grant(
 
 
 def test_unknown_method_is_refused_with_the_remedy(upstream: str) -> None:
-    error = call("submit", upstream, "/google.pubsub.v1.Publisher/DeleteTopic", b"")
+    error = call("submit", upstream, "/google.pubsub.v1.Publisher/DeleteTopic", request=b"")
     assert "add the permissions of /google.pubsub.v1.Publisher/DeleteTopic" in error.details()
 
 

@@ -29,7 +29,7 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 
 ZONE = "us-central1-a"
 OTHER_ZONE = "us-west4-a"
-RUN = Directive(1, 1, DirectiveAction.RUN)
+RUN = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
 RUNTIME = "v2-alpha-tpuv5-lite"
 FOUR_HOSTS = Tpu("v5litepod-16", RUNTIME, hosts=4)
 ONE_HOST = Tpu("v5litepod-4", RUNTIME)
@@ -168,7 +168,7 @@ def a_tpu_job(
 ) -> Job:
     """Return a job with a new id. One slice is the chief, several are workers."""
     task_type = TaskType.CHIEF if count == 1 else TaskType.WORKER
-    group = TaskGroup(task_type, count, "", tpu=tpu, purchase=purchase or Purchase())
+    group = TaskGroup(task_type, count, machine_type="", tpu=tpu, purchase=purchase or Purchase())
     values = {"groups": (group,), "zones": (ZONE, OTHER_ZONE), **plan}
     return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
 
@@ -177,7 +177,16 @@ def a_create(job: Job, **changes: Any) -> Create:
     group = job.plan.groups[0]
     replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-    create = Create(group, ZONE, 1, RUN, replica_ids, names, 0, group.purchase.price)
+    create = Create(
+        group,
+        ZONE,
+        vm_generation=1,
+        directive=RUN,
+        replica_ids=replica_ids,
+        names=names,
+        round=0,
+        price=group.purchase.price,
+    )
     return replace(create, **changes)
 
 

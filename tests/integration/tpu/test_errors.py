@@ -87,7 +87,7 @@ def test_failed_operation_is_classified(code: str, message: str, kind: CapacityE
 
 
 def test_operation_without_a_code_failed_for_an_unknown_reason() -> None:
-    assert problem_of_operation({}) == Problem("UNKNOWN", "")
+    assert problem_of_operation({}) == Problem("UNKNOWN", message="")
     assert not_created(problem_of_operation({"message": "no"})) == NotCreated(
         INTERNAL, "UNKNOWN", "no"
     )

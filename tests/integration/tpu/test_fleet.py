@@ -45,7 +45,7 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, ZonesUnreachableError, reached
 from trainmaster_local.memory.fleet import MemoryFleet
 
-LATER = Directive(1, 2, DirectiveAction.RUN)
+LATER = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
 
 
 class World(Protocol):
@@ -167,12 +167,14 @@ def test_stockout_leaves_no_slice(world: World) -> None:
 def test_directive_write_needs_the_vm_as_last_listed(world: World, job: Job) -> None:
     vm = create_slice(world.fleet, job)
     assert world.fleet.write_directive(vm, LATER)
-    assert not world.fleet.write_directive(vm, Directive(1, 3, DirectiveAction.RUN)), (
-        "listed before the last write"
-    )
+    assert not world.fleet.write_directive(
+        vm, Directive(attempt=1, incarnation=3, action=DirectiveAction.RUN)
+    ), "listed before the last write"
     (current,) = listed(world.fleet, job)
     assert current.directive == LATER
-    assert world.fleet.write_directive(current, Directive(1, 3, DirectiveAction.STOP))
+    assert world.fleet.write_directive(
+        current, Directive(attempt=1, incarnation=3, action=DirectiveAction.STOP)
+    )
 
 
 def test_delete_may_be_repeated(world: World, job: Job) -> None:

@@ -46,7 +46,7 @@ def a_mixed_job() -> Job:
     job = a_tpu_job()
     groups = (
         TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
-        TaskGroup(TaskType.WORKER, 1, "", tpu=FOUR_HOSTS),
+        TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=FOUR_HOSTS),
     )
     return replace(job, plan=replace(job.plan, groups=groups))
 
@@ -89,7 +89,7 @@ def test_job_without_tpus_makes_no_call_to_cloud_tpu() -> None:
 
 
 def test_job_with_slices_is_refused_where_cloud_tpu_is_disabled() -> None:
-    fleet = Fleets(MemoryFleet(), None)
+    fleet = Fleets(MemoryFleet(), tpu=None)
     job = a_tpu_job()
     assert fleet.create(job, a_create(job), a_metadata()) == TPU_DISABLED
     assert "TRAINMASTER_TPU=true" in TPU_DISABLED.message

@@ -79,11 +79,11 @@ class Plane:
         for vm in self.vms(job):
             subject = IncarnationRef(
                 job.job_id,
-                1,
-                vm.replica_id,
-                1,
-                vm.vm_generation,
-                VmRef(vm.name, vm.zone, vm.instance_id),
+                attempt=1,
+                replica_id=vm.replica_id,
+                incarnation=1,
+                vm_generation=vm.vm_generation,
+                vm=VmRef(vm.name, vm.zone, vm.instance_id),
             )
             vm_ready.handle(VmReady(subject, datetime.now(UTC)), self.deps)
 

@@ -124,7 +124,12 @@ def test_flex_start_request_has_the_fields_of_gclouds_request(
     by_gcloud = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
     job = a_tpu_job(ONE_HOST, purchase=Purchase(FlexStart(), is_queued=True), max_running_s=7200)
     queued_resource = request(
-        parent(), job, a_create(job), resource(job, a_create(job), VmDefaults("p", "", "n", ""), {})
+        parent(),
+        job,
+        a_create(job),
+        resource(
+            job, a_create(job), VmDefaults("p", service_account="", network="n", subnetwork=""), {}
+        ),
     )
     ours = alpha_request(queued_resource, FlexStart(), job.plan)
     assert ours is not None

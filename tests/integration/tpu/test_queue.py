@@ -53,7 +53,7 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Fleet, NotCreated, Pending
 from trainmaster_local.memory.fleet import MemoryFleet
 
-DEFAULTS = VmDefaults("p", "", "global/networks/default", "")
+DEFAULTS = VmDefaults("p", service_account="", network="global/networks/default", subnetwork="")
 
 
 def a_job(price: PriceClass | None = None, **plan: Any) -> Job:

@@ -22,7 +22,10 @@ from trainmaster_emulators.tpu.nodes import NodeState
 from trainmaster_emulators.tpu.operations import Operation
 
 FAST = replace(
-    GOOGLE_CLOUD, tpu_create=Span(0.4, 0.5), tpu_delete=Span(0.3, 0.4), tpu_stockouts=0.0
+    GOOGLE_CLOUD,
+    tpu_create=Span(low_s=0.4, high_s=0.5),
+    tpu_delete=Span(low_s=0.3, high_s=0.4),
+    tpu_stockouts=0.0,
 )
 BODY = {
     "acceleratorType": ONE_HOST.type,
@@ -35,8 +38,8 @@ def tpus_like(profile: Profile, folder: Path) -> TpuCloud:
     project = Project("my-project", 123456789012)
     for name in ("vms", "serial"):
         (folder / name).mkdir()
-    power = VmPower(project, "127.0.0.1", TokenIssuer(), {})
-    catalog = Catalog(Links("http://127.0.0.1/compute/v1", project.id), {})
+    power = VmPower(project, "127.0.0.1", TokenIssuer(), vm_environment={})
+    catalog = Catalog(Links("http://127.0.0.1/compute/v1", project.id), images={})
     tpus = TpuCloud(
         SliceHosts(power, catalog, folder), FaultInjector(), Timing(step_s=0.0, shutdown_s=2.0)
     )

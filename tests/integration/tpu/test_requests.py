@@ -20,7 +20,10 @@ from trainmaster.gcp.tpu_fleet.nodes import resource, vm_of
 from trainmaster.gcp.vm_defaults import VmDefaults
 
 DEFAULTS = VmDefaults(
-    "my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", ""
+    "my-project",
+    "worker@my-project.iam.gserviceaccount.com",
+    "global/networks/default",
+    subnetwork="",
 )
 
 
@@ -122,7 +125,12 @@ def test_spot_precedes_a_reservation(
     [
         (
             {},
-            VmDefaults("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="global/networks/n",
+                subnetwork="regions/{region}/subnetworks/s",
+            ),
             tpu_v2.NetworkConfig(
                 network="projects/p/global/networks/n",
                 subnetwork="projects/p/regions/us-central1/subnetworks/s",
@@ -130,12 +138,22 @@ def test_spot_precedes_a_reservation(
         ),
         (
             {"network": "projects/host/global/networks/shared"},
-            VmDefaults("p", "", "global/networks/n", "regions/r/subnetworks/s"),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="global/networks/n",
+                subnetwork="regions/r/subnetworks/s",
+            ),
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
         (
             {"network": "projects/123456789012/global/networks/n"},
-            VmDefaults("p", "", "projects/p/global/networks/n", "regions/{region}/subnetworks/s"),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="projects/p/global/networks/n",
+                subnetwork="regions/{region}/subnetworks/s",
+            ),
             tpu_v2.NetworkConfig(
                 network="projects/123456789012/global/networks/n",
                 subnetwork="projects/p/regions/us-central1/subnetworks/s",
@@ -143,7 +161,13 @@ def test_spot_precedes_a_reservation(
         ),
         (
             {"network": "projects/p/global/networks/wall"},
-            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="n",
+                subnetwork="s",
+                account_networks={"finance@p.iam.gserviceaccount.com": "wall"},
+            ),
             tpu_v2.NetworkConfig(
                 network="projects/p/global/networks/wall",
                 subnetwork="projects/p/regions/us-central1/subnetworks/wall-us-central1",
@@ -151,7 +175,13 @@ def test_spot_precedes_a_reservation(
         ),
         (
             {"service_account": "finance@p.iam.gserviceaccount.com"},
-            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="n",
+                subnetwork="s",
+                account_networks={"finance@p.iam.gserviceaccount.com": "wall"},
+            ),
             tpu_v2.NetworkConfig(
                 network="projects/p/global/networks/wall",
                 subnetwork="projects/p/regions/us-central1/subnetworks/wall-us-central1",
@@ -162,7 +192,13 @@ def test_spot_precedes_a_reservation(
                 "service_account": "finance@p.iam.gserviceaccount.com",
                 "network": "projects/host/global/networks/shared",
             },
-            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            VmDefaults(
+                "p",
+                service_account="",
+                network="n",
+                subnetwork="s",
+                account_networks={"finance@p.iam.gserviceaccount.com": "wall"},
+            ),
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
     ],
@@ -184,7 +220,10 @@ def test_request_has_the_jobs_service_account_and_valid_labels() -> None:
     assert dict(node.labels) == {"team": "vision", **labels_of(job)}
     without_account = a_tpu_job()
     assert not resource(
-        without_account, a_create(without_account), VmDefaults("p", "", "n", ""), {}
+        without_account,
+        a_create(without_account),
+        VmDefaults("p", service_account="", network="n", subnetwork=""),
+        {},
     ).service_account.email
 
 

@@ -71,7 +71,7 @@ def _handle(node: Node, bus: MemoryBus, intercept: Intercept, message: Message) 
     topic, data = message
     deps = _deps(node, bus, intercept)
     fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
-    fleet_deps = FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+    fleet_deps = FleetDeps(fleet, SimAddressBook(), "p", agent_files={}, run_all=run_sequentially)
     handlers = handlers_by_topic(lambda: deps, auth_deps=None, fleet_deps=lambda: fleet_deps)
     attributes = {"source": "gs://b/jobs/j.yaml#1"} if topic == topics.SUBMIT else {}
     handlers[topic](push.Message(data.encode(), attributes, "", deps.clock()))

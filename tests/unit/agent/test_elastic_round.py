@@ -51,7 +51,7 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     groups: Any, without: tuple[int, ...], dialect: Dialect
 ) -> None:
     plan = a_plan(groups=groups, dialect=dialect, elastic=Elastic(1))
-    whole, short = environments(plan, ()), environments(plan, without)
+    whole, short = environments(plan, without=()), environments(plan, without)
     present = [variables for rank, variables in enumerate(whole) if rank not in without]
     size = len(present)
     assert [variables["RANK"] for variables in short] == [str(rank) for rank in range(size)]
@@ -95,7 +95,13 @@ def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
     tmp_path: Any,
 ) -> None:
     directive = Directive(
-        1, 3, DirectiveAction.SAVE, save_number=4, until=5, asks_peers=True, without=(2, 7)
+        attempt=1,
+        incarnation=3,
+        action=DirectiveAction.SAVE,
+        save_number=4,
+        until=5,
+        asks_peers=True,
+        without=(2, 7),
     )
     metadata = json.loads(json.dumps(directive.to_metadata()))
     assert Directive.from_metadata(metadata) == directive
@@ -105,6 +111,6 @@ def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
     StoredState("4711", desired=received).save(tmp_path / "state")
     loaded = StoredState.load(tmp_path / "state", "4711").desired
     assert loaded == received
-    plain = Directive(1, 3, DirectiveAction.RUN).to_metadata()
+    plain = Directive(attempt=1, incarnation=3, action=DirectiveAction.RUN).to_metadata()
     assert plain == {"attempt": 1, "incarnation": 3, "action": "run"}
     assert parse_directive(json.dumps(plain)).without == ()

@@ -30,8 +30,8 @@ def test_agent_reads_reported_metrics_under_each_tag(
     text = (tmp_path / "metric" / "output.metrics").read_text()
 
     assert len(text.splitlines()) == RECORDS_MAX
-    assert list(parse_measurements(text, "accuracy"))[-1] == Measurement(0.104, 104)
-    assert list(parse_measurements(text, "loss"))[-1] == Measurement(-1.5, 104)
+    assert list(parse_measurements(text, "accuracy"))[-1] == Measurement(value=0.104, step=104)
+    assert list(parse_measurements(text, "loss"))[-1] == Measurement(value=-1.5, step=104)
 
 
 def test_metrics_of_a_job_that_is_not_a_trial_are_not_reported(

@@ -37,7 +37,11 @@ class Project(Inspection):
 
     def __init__(self, quotas: dict[str, tuple[float, float]], permissions: Sequence[str]) -> None:
         """`quotas`: used and limit, by metric."""
-        super().__init__("my-project", Endpoints(), ProjectAccess("my-project", "", ""))
+        super().__init__(
+            "my-project",
+            Endpoints(),
+            ProjectAccess("my-project", endpoint="", accounts_endpoint=""),
+        )
         self._quotas = tuple(Quota(metric, used, most) for metric, (used, most) in quotas.items())
         self._permissions = frozenset(permissions)
 

@@ -254,7 +254,13 @@ def test_each_example_is_accepted_with_its_cap_and_can_have_a_budget(
 def lines_of(*messages: str) -> Callable[..., list[LogLine]]:
     return lambda *_, **__: [
         LogLine(
-            "2026-11-21T03:00:00.123456789Z", "1", "master-replica-0", "vm", "INFO", message, {}
+            "2026-11-21T03:00:00.123456789Z",
+            "1",
+            "master-replica-0",
+            "vm",
+            "INFO",
+            message,
+            payload={},
         )
         for message in messages
     ]

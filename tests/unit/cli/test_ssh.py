@@ -31,7 +31,12 @@ SLICE = replace(VM, is_tpu=True, host=3)
 def test_running_replica_is_found_with_its_vm_and_zone() -> None:
     target = find_target(a_state(), "worker 0", 0)
     assert target == Target(
-        vm_name("digits_1", WORKER_0), "us-central1-a", False, 0, False, "worker 0"
+        vm_name("digits_1", WORKER_0),
+        "us-central1-a",
+        is_tpu=False,
+        host=0,
+        has_container=False,
+        replica="worker 0",
     )
 
 

@@ -107,16 +107,16 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
             if replica_id.task_type is group.task_type
         )
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-        directive = Directive(1, 1, DirectiveAction.RUN)
+        directive = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
         create = Create(
             group,
             job.plan.where.zones[0],
-            1,
-            directive,
-            replica_ids,
-            names,
-            0,
-            group.purchase.price,
+            vm_generation=1,
+            directive=directive,
+            replica_ids=replica_ids,
+            names=names,
+            round=0,
+            price=group.purchase.price,
         )
         metadata = vm_metadata(job, create, PROJECT, DnsAddresses(PROJECT), {"startup-script": "x"})
         yield from _calls(job, create, metadata)
@@ -129,7 +129,9 @@ def _calls(job: Job, create: Create, metadata: dict[str, str]) -> Iterator[Excha
             properties.resource(job, create, DEFAULTS, metadata)
         )
         yield _post(
-            f"/compute/v1/projects/{PROJECT}/zones/{create.zone}/instances/bulkInsert", "", insert
+            f"/compute/v1/projects/{PROJECT}/zones/{create.zone}/instances/bulkInsert",
+            query="",
+            message=insert,
         )
         return
     node = nodes.resource(job, create, DEFAULTS, metadata)

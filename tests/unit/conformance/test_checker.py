@@ -39,10 +39,10 @@ INSERT = Exchange(
 SCHEDULE = Exchange(
     "POST",
     "/v1/projects/p/locations/us-central1/jobs",
-    "",
-    json.dumps({"name": "j", "schedule": "* * * * *", "attemptDeadline": "30s"}),
-    200,
-    json.dumps(
+    query="",
+    request=json.dumps({"name": "j", "schedule": "* * * * *", "attemptDeadline": "30s"}),
+    status=200,
+    response=json.dumps(
         {
             "name": "j",
             "state": "ENABLED",
@@ -54,25 +54,32 @@ SCHEDULE = Exchange(
 PUBLISH = Exchange(
     "POST",
     "/v1/projects/p/topics/t:publish",
-    "",
-    '{"messages": [{"data": "aGk="}]}',
-    200,
-    '{"messageIds": ["1"]}',
+    query="",
+    request='{"messages": [{"data": "aGk="}]}',
+    status=200,
+    response='{"messageIds": ["1"]}',
 )
 METRIC = Exchange(
     "GET",
     "/v3/projects/p/timeSeries",
     "filter=x&interval.startTime=2026-11-26T00:00:00Z&interval.endTime=2026-11-26T00:01:00Z&pageSize=10",
-    "",
-    200,
-    json.dumps(
+    request="",
+    status=200,
+    response=json.dumps(
         {"timeSeries": [{"metricKind": "GAUGE", "points": [{"value": {"doubleValue": 1.5}}]}]}
     ),
 )
 LISTING = Exchange(
-    "GET", f"{ZONE}/instances", "maxResults=500&filter=x", "", 200, '{"items": [{"id": "1"}]}'
+    "GET",
+    f"{ZONE}/instances",
+    "maxResults=500&filter=x",
+    request="",
+    status=200,
+    response='{"items": [{"id": "1"}]}',
 )
-BUCKETS = Exchange("GET", "/storage/v1/b", "project=p", "", 200, '{"items": []}')
+BUCKETS = Exchange(
+    "GET", "/storage/v1/b", "project=p", request="", status=200, response='{"items": []}'
+)
 NODE = Exchange(
     "POST",
     "/v2/projects/p/locations/us-central1-a/nodes",
@@ -253,7 +260,9 @@ def test_required_field_that_is_missing_is_found() -> None:
     path = "/compute/v1/projects/p/zones/us-central1-a/instances/i/setMetadata"
     missing = [
         fault
-        for fault in check(Exchange("POST", path, "", body, 200, "{}"))[1]
+        for fault in check(
+            Exchange("POST", path, query="", request=body, status=200, response="{}")
+        )[1]
         if "instances" in fault
     ]
     assert missing
@@ -261,4 +270,6 @@ def test_required_field_that_is_missing_is_found() -> None:
 
 def test_refused_calls_and_calls_of_other_apis_are_not_checked() -> None:
     assert check(replace(INSERT, status=400, request='{"x": 1}')) == ("", ())
-    assert check(Exchange("GET", "/v1/projects/p/customJobs", "x=1", "", 200, "[]")) == ("", ())
+    assert check(
+        Exchange("GET", "/v1/projects/p/customJobs", "x=1", request="", status=200, response="[]")
+    ) == ("", ())

@@ -194,4 +194,4 @@ def test_session_cookie_is_set_once_and_out_of_reach_of_scripts(hosted: Hosted) 
 
 def test_service_without_an_audience_does_not_start() -> None:
     with pytest.raises(ValueError, match="audience is empty"):
-        IapAssertions("", "http://127.0.0.1:9")
+        IapAssertions(audience="", keys_url="http://127.0.0.1:9")

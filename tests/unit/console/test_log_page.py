@@ -87,7 +87,7 @@ def in_order(entries: list[dict[str, Any]]) -> list[str]:
 
 
 def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(short: Site) -> None:
-    short.entries = burst(260, 10)
+    short.entries = burst(260, begin=10)
     page, shown = short.text(LOGS), list[str]()
     while True:
         shown = rows(page) + shown
@@ -98,7 +98,7 @@ def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(shor
 
 
 def test_pages_from_a_time_on_hold_each_line_once(short: Site) -> None:
-    short.entries = burst(260, 10)
+    short.entries = burst(260, begin=10)
     page, shown = short.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z"), list[str]()
     while True:
         shown += rows(page)
@@ -112,7 +112,7 @@ def test_pages_from_a_time_on_hold_each_line_once(short: Site) -> None:
 
 
 def test_address_of_a_line_shows_it_though_many_follow_within_seconds(short: Site) -> None:
-    short.entries = burst(600, 10)
+    short.entries = burst(600, begin=10)
     linked = short.entries[242]
     shown = rows(short.text(f"{LOGS}?around={linked['timestamp']}"))
     place = shown.index(linked["insertId"])
@@ -122,9 +122,9 @@ def test_address_of_a_line_shows_it_though_many_follow_within_seconds(short: Sit
 
 
 def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(short: Site) -> None:
-    short.entries = burst(90, 10)
+    short.entries = burst(90, begin=10)
     page, seen = short.text(LOGS), set[str]()
-    late = an_entry(1, 10.0401, vm="e")
+    late = an_entry(1, second=10.0401, vm="e")
     for number in range(1, 5):
         seen |= set(rows(page))
         short.entries += burst(90, 10 + number, first=90 * number)
@@ -139,10 +139,10 @@ def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(short: Site)
 
 
 def test_live_page_shows_every_line_of_a_large_burst(short: Site) -> None:
-    short.entries = burst(50, 10)
+    short.entries = burst(50, begin=10)
     page = short.text(LOGS)
     shown = rows(page)
-    short.entries += burst(440, 20, first=50)
+    short.entries += burst(440, begin=20, first=50)
     short.queries.clear()
     page = short.text(update(page))
     assert 'id="gap"' not in page
@@ -155,9 +155,9 @@ def test_live_page_shows_every_line_of_a_large_burst(short: Site) -> None:
 
 
 def test_live_page_that_cloud_logging_refuses_further_windows_names_the_gap(short: Site) -> None:
-    short.entries = burst(50, 10)
+    short.entries = burst(50, begin=10)
     page = short.text(LOGS)
-    short.entries += burst(300, 20, first=50)
+    short.entries += burst(300, begin=20, first=50)
     short.log_calls_left = 2
     page = short.text(update(page))
     assert 'id="problem"' not in page
@@ -166,10 +166,10 @@ def test_live_page_that_cloud_logging_refuses_further_windows_names_the_gap(shor
 
 
 def test_live_page_that_falls_behind_names_what_it_does_not_show(short: Site) -> None:
-    short.entries = burst(50, 10)
+    short.entries = burst(50, begin=10)
     page = short.text(LOGS)
     shown = rows(page)
-    short.entries += burst(800, 20, first=50)
+    short.entries += burst(800, begin=20, first=50)
     page = short.text(update(page))
     assert "an unknown number of lines from 2026-11-21T03:00:10.120" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
@@ -195,8 +195,8 @@ def test_filters_have_their_effect_and_stay_in_the_links(log: Site) -> None:
             an_entry(number, 10 + number / 1_000, vm="b", severity="ERROR", text="the loss")
             for number in range(5)
         ),
-        an_entry(9_000, 15, severity="INFO", text="the loss"),
-        an_entry(9_001, 15, severity="ERROR", text="fine"),
+        an_entry(9_000, second=15, severity="INFO", text="the loss"),
+        an_entry(9_001, second=15, severity="ERROR", text="fine"),
     ]
     page = log.text(f"{LOGS}?task=worker-replica-0&severity=ERROR&text=loss")
     shown = rows(page)
@@ -247,8 +247,8 @@ def test_page_of_many_replicas_says_that_it_suggests_only_the_first() -> None:
 
 def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
     log.entries = [
-        *burst(2_500, 10, 4_000),
-        an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss"),
+        *burst(2_500, begin=10, per_second=4_000),
+        an_entry(9_999, second=30, severity="ERROR", text="the \x1b[31mloss"),
     ]
     page = log.text(f"{LOGS}?task=worker-replica-1")
     address = re.search(r'href="([^"]+)">Download', page)
@@ -267,7 +267,7 @@ def test_file_that_is_too_long_says_how_to_get_the_rest(
     log: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_download, "DOWNLOAD_LINES_MAX", 1_200)
-    log.entries = burst(2_000, 10)
+    log.entries = burst(2_000, begin=10)
     *lines, last = log.text(f"{LOGS}.txt").splitlines()
     assert len(lines) == 1_200
     assert last.startswith("# These are the first 1200 lines.")

@@ -75,14 +75,16 @@ def study() -> Study:
 def test_trials_within_all_ranges_are_selected(study: Study) -> None:
     tuning = tuning_of(study.job)
     assert selected_trials(tuning, ()) == {trial.number for trial in tuning.trials}
-    assert selected_trials(tuning, [Brush("accuracy", 0.5, 1.0)]) == {2}
-    assert selected_trials(tuning, [Brush("accuracy", 0.0, 1.0)]) == {1, 2}, (
+    assert selected_trials(tuning, [Brush("accuracy", low=0.5, high=1.0)]) == {2}
+    assert selected_trials(tuning, [Brush("accuracy", low=0.0, high=1.0)]) == {1, 2}, (
         "a trial without a value is in no range"
     )
     widths = {trial.number for trial in tuning.trials if trial.values[1] == "32"}
-    assert selected_trials(tuning, [Brush("width", 0.9, 1.0)]) == widths
+    assert selected_trials(tuning, [Brush("width", low=0.9, high=1.0)]) == widths
     assert (
-        selected_trials(tuning, [Brush("accuracy", 0.0, 0.4), Brush("width", 0.9, 1.0)])
+        selected_trials(
+            tuning, [Brush("accuracy", low=0.0, high=0.4), Brush("width", low=0.9, high=1.0)]
+        )
         == {1} & widths
     )
 

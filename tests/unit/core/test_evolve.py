@@ -42,7 +42,7 @@ RESTART = RestartReplica("1-worker-0", Budget.RESTARTS)
 
 
 def change(state: State | None, action: Action) -> Change:
-    return evolve(state, Decision(Rule.LIFECYCLE, Reason.READY, "", action), NOW)
+    return evolve(state, Decision(Rule.LIFECYCLE, Reason.READY, text="", action=action), NOW)
 
 
 def changed_job(state: State, action: Action) -> Job:
@@ -122,7 +122,9 @@ def test_rerun_of_a_synchronous_job_holds_its_first_round() -> None:
 
 def test_loss_that_moves_the_job_to_another_zone_ends_its_round() -> None:
     state = jobs.a_state()
-    moved = changed_job(state, ContinueProvisioning(1, 1, replacement=ReplaceVm("1-worker-0")))
+    moved = changed_job(
+        state, ContinueProvisioning(zone_index=1, round=1, replacement=ReplaceVm("1-worker-0"))
+    )
     assert (moved.zone, moved.round.number, moved.round.is_held) == ("us-central1-b", 2, True)
 
 
@@ -195,7 +197,7 @@ TRIAL = a_job(trial_of=TrialOf("parent", 1, "accuracy"))
         (TUNING_JOB, CancelJob("why"), (Effect.TUNE, Effect.NOTIFY)),
         (TUNING_JOB, SetLabels(()), ()),
         (TRIAL, CancelJob("why"), (Effect.PROVISION, Effect.TUNE, Effect.NOTIFY)),
-        (TRIAL, ContinueProvisioning(1, 1), (Effect.PROVISION,)),
+        (TRIAL, ContinueProvisioning(zone_index=1, round=1), (Effect.PROVISION,)),
     ],
     ids=[
         "job",

@@ -358,7 +358,7 @@ def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
 
 def test_unknown_heartbeat_is_not_a_loss() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
-    assert find_silent_agents(RUNNING, read, {}, NOW) == ()
+    assert find_silent_agents(RUNNING, read, heartbeats={}, now=NOW) == ()
 
 
 def test_single_silent_vm_is_lost_and_a_whole_silent_gang_only_after_an_hour() -> None:

@@ -25,7 +25,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import IllegalTransitionError
 
 NOW = at(100)
-RUN_1 = Directive(1, 1, DirectiveAction.RUN)
+RUN_1 = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
 CHIEF_REPORTED = a_state(
     a_replica(CHIEF),
     a_replica(WORKER_0, ReplicaState.WAITING),
@@ -36,7 +36,9 @@ CHIEF_REPORTED = a_state(
 
 
 def after(state: State, action: ContinueProvisioning | RerunJob | ReplaceVm) -> State:
-    return apply(state, evolve(state, Decision(Rule.CAPACITY, Reason.STOCKOUT, "", action), NOW))
+    return apply(
+        state, evolve(state, Decision(Rule.CAPACITY, Reason.STOCKOUT, text="", action=action), NOW)
+    )
 
 
 def generations(state: State) -> dict[ReplicaId, int]:
@@ -61,7 +63,7 @@ def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
     return plan(state, vms, NOW).steps
 
 
-MOVE = ContinueProvisioning(1, 1, floor=6)
+MOVE = ContinueProvisioning(zone_index=1, round=1, floor=6)
 """The next zone, with a floor above the generations of `CHIEF_REPORTED`."""
 
 
@@ -116,9 +118,9 @@ def test_completed_replica_needs_no_vm_of_the_floor() -> None:
 
 
 def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
-    assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(
-        CHIEF_REPORTED
-    )
+    assert generations(
+        after(CHIEF_REPORTED, ContinueProvisioning(zone_index=0, round=1))
+    ) == generations(CHIEF_REPORTED)
 
 
 def test_rerun_in_another_zone_gives_all_vms_a_common_later_generation() -> None:
@@ -220,7 +222,7 @@ def test_other_vm_of_the_same_generation_is_deleted_and_the_reported_one_is_lost
     replica = next(replica for replica in a_state().replicas if replica.replica_id == WORKER_0)
     assert set(steps(a_state(), a_vm(CHIEF), other, a_vm(WORKER_1))) == {
         Delete(other),
-        ReportLoss(replica, other.name, None),
+        ReportLoss(replica, other.name, vm=None),
     }
 
 
@@ -239,7 +241,7 @@ def test_only_vms_that_were_taken_away_count_for_on_demand_vms() -> None:
 
 
 def test_replicas_that_move_together_take_one_insert_per_role() -> None:
-    job: Job = replace(CHIEF_REPORTED.job, placement=Placement(1, 1))
+    job: Job = replace(CHIEF_REPORTED.job, placement=Placement(zone_index=1, round=1))
     moved = replace(after(CHIEF_REPORTED, RerunJob(Budget.FREE, zone_index=1)))
     assert moved.job.zone == job.zone
     created = [step for step in steps(moved) if isinstance(step, Create)]

@@ -36,7 +36,7 @@ RATES = MeasuredRates(
     spot_hours=120.0,
     spot_losses=4,
 )
-LISTING = Listing("gs://bucket/digits", (), is_complete=True)
+LISTING = Listing("gs://bucket/digits", objects=(), is_complete=True)
 
 
 def measured(world: World, objects: MemoryObjects) -> MeasuredRates:

@@ -94,7 +94,7 @@ def test_without_advice_nothing_changes(spot: str) -> None:
     """On-demand VMs get none, whatever the advisor would say."""
     advisor = FixedAdvisor({A: 0.1, C: 0.9} if spot == "none" else {})
     world, fleet = a_search(spot, advisor)
-    plain, expected = a_search(spot, None)
+    plain, expected = a_search(spot, advisor=None)
     assert fleet.requested == expected.requested
     assert outlooks(world) == outlooks(plain)
     assert advisor.asked[0] == (set() if spot == "none" else {A, B, C})

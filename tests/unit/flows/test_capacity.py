@@ -107,7 +107,7 @@ def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
 
 
 def test_rerun_keeps_on_demand_vms(world: World, fleet: RecordingFleet) -> None:
-    rerun = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.RERUN),))
+    rerun = ExitPolicy(rules=(ExitRule(first=134, last=134, action=ExitAction.RERUN),))
     submit(world, spot_plan(losses_max=1, exit_policy=rerun))
     world.report_all_ready()
     preempt(world, WORKER_0)

@@ -44,7 +44,9 @@ def test_time_of_an_agent_is_cut_to_the_publish_time_of_its_message(world: World
     fields = world.message_fields(CHIEF)
     published_at = world.now
     fast = {**fields, "at": (published_at + timedelta(minutes=5)).isoformat()}
-    message = Message(json.dumps(fast).encode(), {}, "1", published_at)
+    message = Message(
+        json.dumps(fast).encode(), attributes={}, message_id="1", published_at=published_at
+    )
     world.handlers[topics.VM_READY](message)
     assert world.ledger[-1].event.at == published_at
 

@@ -45,9 +45,9 @@ def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all
     study.write_metric(2, 0.3)
     reconcile(study)
     first, second = study.tuning.trials
-    assert first.reported == (Measurement(0.2, 100), Measurement(0.4, 200))
-    assert (first.latest, first.measurement) == (Measurement(0.4, 200), None)
-    assert second.latest == Measurement(0.3, 100)
+    assert first.reported == (Measurement(value=0.2, step=100), Measurement(value=0.4, step=200))
+    assert (first.latest, first.measurement) == (Measurement(value=0.4, step=200), None)
+    assert second.latest == Measurement(value=0.3, step=100)
     entries = [entry for entry in study.ledger if entry.decision.reason is Reason.TRIALS_MEASURED]
     assert [entry.decision.text for entry in entries] == [
         "Running trials report accuracy: trial 1 0.4 at step 200, trial 2 0.3 at step 100."
@@ -126,7 +126,10 @@ def test_text_that_a_program_wrote_is_ignored(study: Study) -> None:
     study.fleet.report_metric(vm.name, '{"attempt": 1, "measurements": [[1, "much"]]}')
     study.write_metric(2, 0.5)
     reconcile(study)
-    assert [trial.reported for trial in study.tuning.trials] == [(), (Measurement(0.5, 100),)]
+    assert [trial.reported for trial in study.tuning.trials] == [
+        (),
+        (Measurement(value=0.5, step=100),),
+    ]
 
 
 class LimitedFleet(MemoryFleet):
@@ -170,7 +173,7 @@ def test_unpromising_trial_on_a_tpu_slice_is_stopped() -> None:
     study.write_metric(2, 0.5)
     reconcile(study)
     assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
-    assert study.tuning.trials[1].reported == (Measurement(0.5, 100),)
+    assert study.tuning.trials[1].reported == (Measurement(value=0.5, step=100),)
 
 
 def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -> None:
@@ -181,7 +184,7 @@ def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -
     )
     reconcile(study)
     assert study.states[0] == "SUCCEEDED"
-    assert study.tuning.trials[0].measurement == Measurement(0.9, 300)
+    assert study.tuning.trials[0].measurement == Measurement(value=0.9, step=300)
 
 
 def test_final_measurement_of_a_completed_trial_keeps_its_curve(study: Study) -> None:
@@ -190,7 +193,7 @@ def test_final_measurement_of_a_completed_trial_keeps_its_curve(study: Study) ->
     reconcile(study)
     study.complete_trial(1, 0.6)
     trial = study.tuning.trials[0]
-    assert (trial.measurement, len(trial.reported)) == (Measurement(0.6, 100), 2)
+    assert (trial.measurement, len(trial.reported)) == (Measurement(value=0.6, step=100), 2)
     assert study.job.job_id == STUDY
 
 

@@ -207,7 +207,7 @@ def test_stockout_of_a_late_delivery_does_not_release_the_machines_of_its_own_jo
 ) -> None:
     vm = first.vms[0]
     (group,) = (one for one in first.job.plan.groups if one.task_type is vm.replica_id.task_type)
-    hold = Directive(1, 1, DirectiveAction.HOLD)
+    hold = Directive(attempt=1, incarnation=1, action=DirectiveAction.HOLD)
     create = Create(group, vm.zone, 1, hold, (vm.replica_id,), (vm.name,), round=0)
     kept_machines.release_for_capacity(create, first.job, first.deps, is_quota=False)
     assert machine_set(first).is_kept
@@ -273,7 +273,12 @@ def authenticated(world: World, key: str) -> bool:
     """Return whether a token with this secret in its audience counts for the job's primary."""
     vm = world.vms[0]
     subject = IncarnationRef(
-        world.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+        world.job_id,
+        attempt=1,
+        replica_id=vm.replica_id,
+        incarnation=1,
+        vm_generation=vm.vm_generation,
+        vm=VmRef(vm.name, vm.zone, vm.instance_id),
     )
     audience = expected_audience("my-project", subject) + (f"/{key}" if key else "")
     claims = Claims(
@@ -286,7 +291,9 @@ def authenticated(world: World, key: str) -> bool:
         issued_at=world.now,
         expires_at=world.now + timedelta(hours=1),
     )
-    message = Message(b"", {"identity": "token"}, "", world.now)
+    message = Message(
+        data=b"", attributes={"identity": "token"}, message_id="", published_at=world.now
+    )
     deps = AuthDeps(OneToken(claims), world.store, "my-project", "vms@p")
     try:
         authenticate(subject, message, deps)
@@ -302,7 +309,7 @@ def test_token_from_before_the_take_is_refused(first: World) -> None:
     assert first.job.machines is not None
     assert second.job.machines is not None
     assert authenticated(second, second.job.machines.key)
-    assert not authenticated(second, "")
+    assert not authenticated(second, key="")
     assert not authenticated(second, first.job.machines.key)
 
 

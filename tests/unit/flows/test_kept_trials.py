@@ -70,7 +70,7 @@ def test_trials_that_run_together_have_machines_of_their_own(study: Study) -> No
     start(study, maxParallelTrials=2)
     assert len(study.fleet.list_all()) == 2
     study.report_ready(1, 2)
-    complete(study, 2, 0.5)
+    complete(study, number=2, value=0.5)
     assert study.trial(3).job.set_id == study.trial(2).job.set_id
     assert len(study.fleet.list_all()) == 2
 
@@ -129,7 +129,7 @@ def test_measurements_of_the_trial_before_are_not_those_of_the_next(study: Study
     take_vms(study, 1)
     study.report_ready(1)
     study.write_metric(1, 0.9)
-    complete(study, 1, 0.9)
+    complete(study, number=1, value=0.9)
     take_vms(study, 2)
     study.report_ready(2)
     study.wait(60)

@@ -35,7 +35,12 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
     world.deliver()
     assert (world.job.round.number, world.job.round.is_held) == (2, False)
     subject = IncarnationRef(
-        world.job_id, 1, WORKER_1, worker.incarnation, 1, VmRef(vm.name, vm.zone, vm.instance_id)
+        world.job_id,
+        attempt=1,
+        replica_id=WORKER_1,
+        incarnation=worker.incarnation,
+        vm_generation=1,
+        vm=VmRef(vm.name, vm.zone, vm.instance_id),
     )
     loss = record(VmLost(subject, world.now, LossCause.PREEMPTION), world.deps, loaded=stale)
     assert "restarts on another VM" in loss.entry.decision.text, "judged in the hold"

@@ -344,7 +344,7 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
 
     The job ends when the last one has saved, not the first.
     """
-    world = until_near_the_cap(a_spec(), {})
+    world = until_near_the_cap(a_spec(), extension={})
     directives = {member: world.vm(member).directive for member in MEMBERS}
     assert [(d.action.value, d.asks_peers) for d in directives.values() if d] == [
         ("save", True),

@@ -54,7 +54,7 @@ def without_nodes(patch: pytest.MonkeyPatch, fleet: MemoryFleet) -> None:
     """Cloud TPU answers nothing: its nodes are left out of the list of all jobs' VMs."""
 
     def list_vms(*_: Any, **__: Any) -> Any:
-        raise ZonesUnreachableError((), ZONES[:1])
+        raise ZonesUnreachableError(listed=(), zones=ZONES[:1])
 
     patch.setattr(fleet, "list_vms", list_vms)
     patch.setattr(fleet, "list_all", lambda *_: ())

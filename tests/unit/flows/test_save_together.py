@@ -75,7 +75,7 @@ def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_o
 
 
 def test_withdrawn_notice_changes_nothing(world: World) -> None:
-    notice(world, ())
+    notice(world, silent=())
     world.wait(3600)
     world.sweep()
     world.deliver()

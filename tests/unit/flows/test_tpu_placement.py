@@ -170,12 +170,12 @@ def test_hosts_of_a_slice_that_was_left_do_not_count_for_the_next_one(*, is_memb
     make it ready.
     """
     group = TaskGroup(
-        TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+        TaskType.CHIEF, 1, machine_type="", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     )
     job = a_job(
         JobState.PREPARING,
         a_plan(groups=(group,), independent=not is_member),
-        placement=Placement(1, 2, floor=3),
+        placement=Placement(zone_index=1, round=2, floor=3),
     )
     state = recall(State(job, (Replica(1, CHIEF, hosts_ready=(0, 1)),), whole=True))
     for host in (2, 3):

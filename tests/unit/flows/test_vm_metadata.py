@@ -40,7 +40,7 @@ def a_create(job: Job, task_type: TaskType) -> Create:
         replica_id for replica_id in job.plan.replica_ids if replica_id.task_type is task_type
     )
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-    directive = Directive(1, 1, DirectiveAction.RUN)
+    directive = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
     return Create(job.plan.group(task_type), ZONE, 1, directive, replica_ids, names, round=0)
 
 
@@ -121,8 +121,8 @@ def job_of_slices() -> Job:
     return a_job(
         plan=a_plan(
             groups=(
-                TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu),
-                TaskGroup(TaskType.WORKER, 12, "", tpu=tpu),
+                TaskGroup(TaskType.CHIEF, 1, machine_type="", tpu=tpu),
+                TaskGroup(TaskType.WORKER, 12, machine_type="", tpu=tpu),
             )
         )
     )

@@ -30,7 +30,15 @@ def test_unknown_key_id_fetches_keys_at_most_once_a_minute(
 ) -> None:
     now = [0.0]
     tokens = IdentityTokens(keys, clock=lambda: now[0])
-    vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
+    vm = VmIdentity(
+        ACCOUNT,
+        "my-project",
+        project_number=1,
+        zone="z",
+        instance_id=1,
+        instance_name="n",
+        created_at=NOW,
+    )
     assert tokens.claims(issuer.identity_token(vm, "a", full=True, now=NOW)).audience == "a"
 
     def fail_to_fetch(*_: object, **__: object) -> None:

@@ -32,7 +32,7 @@ def plan_text(name: str) -> str:
         *(f"label: {key}={value}" for key, value in sorted(spec.labels.items())),
     ]
     tuning = [] if spec.tuning is None else ["tuning:", *_lines(spec.tuning, "  ")]
-    return "\n".join((*head, *_lines(spec.plan, ""), *tuning)) + "\n"
+    return "\n".join((*head, *_lines(spec.plan, indent=""), *tuning)) + "\n"
 
 
 def group_text(group: TaskGroup) -> str:

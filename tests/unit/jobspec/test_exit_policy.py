@@ -33,10 +33,10 @@ def test_preset_is_accepted_in_any_case() -> None:
 def test_exit_codes_and_ranges_get_their_action_for_all_or_one_task_type() -> None:
     policy = policy_of({"fail": ["3", "64-80"], "rerun": ["90"], "restart": ["ps:2"]})
     assert policy.rules == (
-        ExitRule(3, 3, ExitAction.FAIL),
-        ExitRule(64, 80, ExitAction.FAIL),
-        ExitRule(90, 90, ExitAction.RERUN),
-        ExitRule(2, 2, ExitAction.RESTART, (TaskType.PS,)),
+        ExitRule(first=3, last=3, action=ExitAction.FAIL),
+        ExitRule(first=64, last=80, action=ExitAction.FAIL),
+        ExitRule(first=90, last=90, action=ExitAction.RERUN),
+        ExitRule(first=2, last=2, action=ExitAction.RESTART, task_types=(TaskType.PS,)),
     )
     assert policy.user_action(70, TaskType.WORKER) is ExitAction.FAIL
     assert policy.user_action(2, TaskType.WORKER) is None

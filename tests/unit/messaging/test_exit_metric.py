@@ -21,7 +21,9 @@ def test_earlier_measurements_are_read_in_their_order() -> None:
         "step": 30,
         "earlier": [{"value": 0.1, "step": 10}, {"value": 0.5, "step": 20}],
     }
-    assert decode(metric) == Measurement(0.9, 30, (Point(0.1, 10), Point(0.5, 20)))
+    assert decode(metric) == Measurement(
+        value=0.9, step=30, earlier=(Point(value=0.1, step=10), Point(value=0.5, step=20))
+    )
 
 
 def test_more_earlier_measurements_than_an_agent_sends_are_cut_off() -> None:
@@ -32,7 +34,9 @@ def test_more_earlier_measurements_than_an_agent_sends_are_cut_off() -> None:
 
 
 def test_earlier_measurement_without_a_value_is_left_out() -> None:
-    assert decode({"value": 0.9, "step": 2, "earlier": [{"step": 1}]}) == Measurement(0.9, 2)
+    assert decode({"value": 0.9, "step": 2, "earlier": [{"step": 1}]}) == Measurement(
+        value=0.9, step=2
+    )
 
 
 def test_metric_that_is_not_a_number_is_left_out() -> None:

@@ -18,7 +18,7 @@ def test_measurements_are_decoded_in_their_order() -> None:
     assert metric is not None
     assert (metric.attempt, metric.measurements) == (
         2,
-        (Measurement(0.5, 100), Measurement(1.0, 200)),
+        (Measurement(value=0.5, step=100), Measurement(value=1.0, step=200)),
     )
 
 

@@ -43,7 +43,7 @@ def notice(metrics: FakeMetrics, job: Job) -> Quiet | None:
 
 def test_notice_says_since_when_and_when_it_ends() -> None:
     metrics = FakeMetrics()
-    a_report(metrics, CHIEF, 330, 270)
+    a_report(metrics, CHIEF, quiet_s=330, left_s=270)
     quiet = notice(metrics, a_running_job())
     assert quiet
     ends_at = REPORTED + timedelta(seconds=270)
@@ -55,9 +55,9 @@ def test_notice_says_since_when_and_when_it_ends() -> None:
 
 def test_default_counts_the_primary_and_a_time_counts_the_first_member_to_reach_it() -> None:
     metrics = FakeMetrics()
-    a_report(metrics, WORKER_1, 200, 100)
+    a_report(metrics, WORKER_1, quiet_s=200, left_s=100)
     assert notice(metrics, a_running_job()) is None, "the primary works"
-    a_report(metrics, CHIEF, 150, 150)
+    a_report(metrics, CHIEF, quiet_s=150, left_s=150)
     silent = notice(metrics, a_running_job(stall_timeout_s=300))
     assert silent
     assert silent.words(NOW).startswith("worker 1 has printed nothing for 4 min")
@@ -65,16 +65,16 @@ def test_default_counts_the_primary_and_a_time_counts_the_first_member_to_reach_
 
 def test_old_report_or_that_of_another_attempt_is_no_notice() -> None:
     metrics = FakeMetrics()
-    a_report(metrics, CHIEF, 330, 270, attempt=2)
+    a_report(metrics, CHIEF, quiet_s=330, left_s=270, attempt=2)
     assert notice(metrics, a_running_job()) is None
-    a_report(metrics, CHIEF, 330, 270)
+    a_report(metrics, CHIEF, quiet_s=330, left_s=270)
     assert read_quiet(metrics, a_running_job(), NOW + timedelta(minutes=3)) is None
     assert read_quiet(metrics, replace(a_running_job(), state=JobState.FAILED), NOW) is None
 
 
 def test_list_reads_the_notices_of_all_running_jobs_with_one_call() -> None:
     metrics = FakeMetrics()
-    a_report(metrics, CHIEF, 330, 270, job_id="")
+    a_report(metrics, CHIEF, quiet_s=330, left_s=270, job_id="")
     assert read_quiet_jobs(metrics, [], NOW) == {}
     assert not metrics.queries
     jobs = [a_running_job(job_id="digits_1"), a_running_job(job_id="digits_2")]

@@ -31,7 +31,7 @@ def failed_world(*, workers: int) -> World:
 
 
 def test_remedy_of_any_other_end_is_that_of_its_reason() -> None:
-    event = exited(CHIEF, 1, error=ProgramError("ValueError", "No module named 'x'", ""))
+    event = exited(CHIEF, 1, error=ProgramError("ValueError", "No module named 'x'", frame=""))
     text = remedy(Reason.SAME_FAILURE_AGAIN, event, a_plan())
     assert text == without_links(help_on(Reason.SAME_FAILURE_AGAIN).do)
 

@@ -360,7 +360,11 @@ def test_no_text_of_a_program_sends_control_characters(
         + "\x1b[2J\x1b]0;owned\x1b[8m"
     )
     line_printer(form, raw=False)(
-        [LogLine("2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", {})]
+        [
+            LogLine(
+                "2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", payload={}
+            )
+        ]
     )
     say(bad)
     complain(bad)
@@ -374,7 +378,7 @@ def test_no_text_of_a_program_sends_control_characters(
 
 def test_raw_log_is_printed_as_the_program_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
     line_printer(Format.TABLE, raw=True)(
-        [LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", {})]
+        [LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", payload={})]
     )
     assert "\x1b[1mbold" in capsys.readouterr().out
 

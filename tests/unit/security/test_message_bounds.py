@@ -78,7 +78,9 @@ def test_integer_of_a_message_has_an_upper_and_a_lower_bound(
 
 def test_models_with_integers_are_found() -> None:
     found = {
-        name for model, name in FIELDS for _ in integers(model.model_fields[name].annotation, [])
+        name
+        for model, name in FIELDS
+        for _ in integers(model.model_fields[name].annotation, metadata=[])
     }
     assert {
         "attempt",
@@ -227,7 +229,7 @@ def bounded(kind: Any, metadata: list[Any]) -> Iterator[bool]:
         is_fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)
         yield is_fixed or any(hasattr(constraint, "max_length") for constraint in metadata)
     for argument in get_args(kind):
-        yield from bounded(argument, [])
+        yield from bounded(argument, metadata=[])
 
 
 def test_every_collection_of_a_message_has_a_largest_size() -> None:

@@ -34,7 +34,7 @@ def a_gang(round_number: int = 1, generation: int = 1) -> State:
 class Cloud:
     """An installation whose log has these lines. `on_command` is called for commands of gcloud."""
 
-    def __init__(self, *lines: str, simulated: Output = Output(0, "", "")) -> None:  # noqa: B008
+    def __init__(self, *lines: str, simulated: Output = Output(0, text="", errors="")) -> None:  # noqa: B008
         self.state = a_gang()
         self.lines = lines
         self.simulated = simulated
@@ -48,9 +48,9 @@ class Cloud:
             self.state = a_gang(round_number=2, generation=2)
             return self.simulated
         if self.unreadable_after == 0:
-            return Output(1, "", "the log cannot be read")
+            return Output(1, text="", errors="the log cannot be read")
         self.unreadable_after -= 1
-        return Output(0, "\n".join(self.lines), "")
+        return Output(0, "\n".join(self.lines), errors="")
 
     def load_attempt(self, _: str) -> object:
         return SimpleNamespace(state=self.state)
@@ -111,7 +111,7 @@ def test_lines_of_the_members_tell_who_saved_and_whether_the_channel_asked(
 
 
 def test_simulation_that_gcloud_refuses_is_named_if_nobody_was_asked() -> None:
-    world = a_world_of(Cloud(simulated=Output(1, "", "ERROR: not for Spot VMs")))
+    world = a_world_of(Cloud(simulated=Output(1, text="", errors="ERROR: not for Spot VMs")))
     with pytest.raises(StepError, match="not for Spot VMs"):
         gang_steps.preempt_member(world)
     assert "gang_save" not in world.facts

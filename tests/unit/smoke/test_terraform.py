@@ -49,23 +49,23 @@ class Cloud:
         if argv[0] == "gcloud":
             self.commands.append(" ".join(argv))
             if self.is_empty and "list" in argv:
-                return Output(1, "", EMPTY_PROJECT)
+                return Output(1, text="", errors=EMPTY_PROJECT)
             if argv[1:3] == ("compute", "regions") and self.starting:
                 self.starting -= 1
-                return Output(1, "", EMPTY_PROJECT)
+                return Output(1, text="", errors=EMPTY_PROJECT)
             answers = {
                 "functions": self.functions,
                 "firestore": self.databases,
                 "run": json.dumps(SERVICE),
             }
-            return Output(0, answers.get(argv[1], ""), "")
+            return Output(0, answers.get(argv[1], ""), errors="")
         self.verbs.append(argv[2])
         self.arguments.append(argv)
         if argv[2] == "apply":
             Path(argv[1].removeprefix("-chdir="), "terraform.tfstate").touch()
         if argv[2] == self.failing:
-            return Output(1, "", "Error: 403\n")
-        return Output(0, json.dumps(OUTPUTS), "")
+            return Output(1, text="", errors="Error: 403\n")
+        return Output(0, json.dumps(OUTPUTS), errors="")
 
 
 SERVICE = {"metadata": {"annotations": {"run.googleapis.com/invoker-iam-disabled": "true"}}}

@@ -215,7 +215,7 @@ class SimFleet:
         key = create.request_key(job.job_id)
         error = self._draw_immediate_error(create.zone)
         if error is not None:
-            self._operations[key] = _Operation(context.now, error, [], is_done=True)
+            self._operations[key] = _Operation(context.now, error, vms=[], is_done=True)
             return self._operations[key]
         is_slow = context.chance(faults.slow_create)
         create_s = context.between(*(SLOW_CREATE_S if is_slow else CREATE_S))

@@ -125,7 +125,7 @@ class StallWatch:
         """When member 0 asked the others last."""
         self._stalled: IncarnationKey | None = None
         """The incarnation whose program was ended as hung; None: none was."""
-        self._reason = Reason("", "")
+        self._reason = Reason(kind="", message="")
         """Why `_stalled` was ended."""
         if channel is not None:
             channel.on(STILL, lambda _: self._is_still)

@@ -67,7 +67,7 @@ def call(
             expected = response.headers.get("Content-Length")
             if expected is not None and into.stat().st_size != int(expected):
                 raise HttpError(0, "the response was cut short")
-            return HttpResponse(response.headers, b"")
+            return HttpResponse(response.headers, body=b"")
     except urllib.error.HTTPError as error:
         with error:
             content = error.read(ERROR_BYTES_MAX)

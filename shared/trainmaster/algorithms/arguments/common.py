@@ -57,8 +57,8 @@ TABULAR: Final = (
         "preprocess",
         Kind.FLAG,
         "Split the data, fill missing values, encode categories.",
-        False,
-        Source.SERVICE,
+        default=False,
+        source=Source.SERVICE,
     ),
     maker(Kind.NUMBER, Source.SERVICE)(
         "validation_split", 0.2, _OF_VALIDATION, low=0, high=SPLIT_SUM_MAX

@@ -92,7 +92,10 @@ LINEAR_LEARNER: Final = ArgumentTable(
         *TABULAR,
         *TRAINING,
         *optimizer_arguments(
-            "", _OF_MODEL, _optimizer("", _OF_MODEL, "ftrl", Source.OURS), learning_rate=0.1
+            prefix="",
+            what=_OF_MODEL,
+            optimizer=_optimizer(prefix="", what=_OF_MODEL, default="ftrl", source=Source.OURS),
+            learning_rate=0.1,
         ),
     ),
     (check_splits,),
@@ -101,13 +104,19 @@ WIDE_DEEP_LEARNER: Final = ArgumentTable(
     (
         *TABULAR,
         *TRAINING,
-        Argument("use_wide", Kind.FLAG, "Whether the model has a wide part.", True, Source.VERTEX),
+        Argument(
+            "use_wide",
+            Kind.FLAG,
+            "Whether the model has a wide part.",
+            default=True,
+            source=Source.VERTEX,
+        ),
         Argument(
             "embed_categories",
             Kind.FLAG,
             "Whether the deep part learns from categories.",
-            True,
-            Source.VERTEX,
+            default=True,
+            source=Source.VERTEX,
         ),
         Argument(
             "hidden_units",
@@ -126,7 +135,10 @@ WIDE_DEEP_LEARNER: Final = ArgumentTable(
             high=0.99,
         ),
         *optimizer_arguments(
-            "", _OF_WIDE, _optimizer("", _OF_WIDE, "adam", Source.VERTEX), learning_rate=0.01
+            prefix="",
+            what=_OF_WIDE,
+            optimizer=_optimizer(prefix="", what=_OF_WIDE, default="adam", source=Source.VERTEX),
+            learning_rate=0.01,
         ),
         *optimizer_arguments(
             "dnn_", _OF_DEEP, _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX), 0.001

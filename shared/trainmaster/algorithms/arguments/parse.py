@@ -88,7 +88,9 @@ def _pairs(
         if not token.startswith("--") or len(token) == len("--"):
             problems.append(
                 ArgumentProblem(
-                    "", f"{token!r} is not an argument: each begins with --", "--name=value"
+                    name="",
+                    text=f"{token!r} is not an argument: each begins with --",
+                    example="--name=value",
                 )
             )
             continue

@@ -92,8 +92,8 @@ _MODEL: Final = (
         "yeo_johnson_transform",
         Kind.FLAG,
         "Learn a Yeo-Johnson power transform of numbers.",
-        False,
-        Source.VERTEX,
+        default=False,
+        source=Source.VERTEX,
     ),
 )
 

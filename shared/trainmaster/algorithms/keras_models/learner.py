@@ -132,7 +132,7 @@ def _rows(encoder: RowEncoder, prepared: Prepared, name: str) -> Rows:
     table = prepared.tables[name]
     target = prepared.metadata.target
     if table.empty:
-        return Rows({}, np.zeros(0))
+        return Rows(inputs={}, targets=np.zeros(0))
     if target.classes:
         return Rows(encoder.encode_table(table), table[0].to_numpy(dtype=np.int64))
     standardized = (table[0].to_numpy(dtype=np.float64) - target.mean) / target.std

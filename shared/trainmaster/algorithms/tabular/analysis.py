@@ -161,5 +161,8 @@ def _analyse_number(column: pd.Series) -> Target:
             f"the first column has the value {wrong}, and a target of regression is a number"
         )
     return Target(
-        ColumnType.NUMERICAL, (), float(numbers.mean()), float(numbers.std(ddof=0)) or 1.0
+        ColumnType.NUMERICAL,
+        classes=(),
+        mean=float(numbers.mean()),
+        std=float(numbers.std(ddof=0)) or 1.0,
     )

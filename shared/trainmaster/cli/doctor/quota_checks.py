@@ -34,7 +34,7 @@ Compute Engine.
 
 def check_quotas(inspection: Inspection, region: str | None) -> Iterator[Finding]:
     """Check the quotas of the project and of the region in which jobs run."""
-    yield from _check(inspection.project, "", inspection.project_quotas())
+    yield from _check(inspection.project, region="", quotas=inspection.project_quotas())
     if region is None:
         yield not_checked("quotas of a region", "--region is not given")
         return

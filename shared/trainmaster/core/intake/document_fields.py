@@ -13,7 +13,7 @@ def field_with(value: str, spec_json: str, otherwise: str) -> str:
     """Return the path of the first field that equals `value`, such as
     `trainingInput.packageUris[0]`; `otherwise` if none does.
     """
-    return next(_fields_with(value, json.loads(spec_json), ""), otherwise)
+    return next(_fields_with(value, json.loads(spec_json), path=""), otherwise)
 
 
 def _fields_with(value: str, part: object, path: str) -> Iterator[str]:

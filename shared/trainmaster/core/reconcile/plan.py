@@ -175,7 +175,7 @@ def vm_steps(
             )
             missing.setdefault(insert, []).append(target)
         elif vm is None:
-            steps.append(ReportLoss(target.replica, target.name, None))
+            steps.append(ReportLoss(target.replica, target.name, vm=None))
         elif (may_start and vm.name not in others) or not _is_start(job, target, vm):
             step = _step_for(job, target, vm)
             if step is not None:
@@ -349,5 +349,5 @@ def _with_vanished_vms(
         for replica_id, name in zip(step.replica_ids, step.names, strict=True):
             replica = state.find(state.job.attempt, replica_id)
             if replica is not None:
-                result.append(ReportLoss(replica, name, None))
+                result.append(ReportLoss(replica, name, vm=None))
     return tuple(result)

@@ -248,7 +248,7 @@ def kept_spans(history: History, machines: MachineSet) -> tuple[Span, ...]:
         for vm in period.vms
     ]
     if machines.is_kept and machines.holder == job.job_id:
-        spans += [_kept_span(job, vm, machines.ended_at, None) for vm in machines.vms]
+        spans += [_kept_span(job, vm, machines.ended_at, end=None) for vm in machines.vms]
     return tuple(spans)
 
 

@@ -82,7 +82,7 @@ def publish_open(bus: Bus, store: Store, clock: Clock) -> None:
         if now - entry.at > OPEN_MAX:
             _drop(entry, store, now)
         elif now - entry.at >= OPEN_MIN:
-            failures += not notify(entry, None, bus, store, clock)
+            failures += not notify(entry, job=None, bus=bus, store=store, clock=clock)
         if failures >= FAILURES_MAX:
             return
 

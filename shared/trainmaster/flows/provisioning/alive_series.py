@@ -54,10 +54,10 @@ def count_alive(
     all jobs.
     """
     query = MetricQuery(
-        "",
-        Metric.ALIVE,
-        now - age,
-        now,
+        job_id="",
+        metric=Metric.ALIVE,
+        start=now - age,
+        end=now,
         period_s=round(age.total_seconds()),
         reducer=Reducer.COUNT,
         group_by=(Label.JOB,),

@@ -114,7 +114,7 @@ class CapacityAdvisor:
             is_refused = isinstance(error, (PermanentError, RefusedError))
             kept_for = ADVICE_REFUSED if is_refused else ADVICE_KEPT
             _log.info("not again for %s: %s", kept_for, error)
-            return _Answer(now + kept_for, None)
+            return _Answer(now + kept_for, chance=None)
         scores = [recommendation.scores for recommendation in response.recommendations]
         chances = [_chance(score) for score in scores if "obtainability" in score]
         return _Answer(now + ADVICE_KEPT, max(chances, default=None))

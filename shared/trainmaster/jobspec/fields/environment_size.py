@@ -76,7 +76,14 @@ def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
     """Return the cluster with its longest possible addresses (`trainmaster.gcp.addresses`)."""
     project = "p" * PROJECT_LENGTH_MAX
     zone = max(plan.where.zones, key=len)
-    job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
+    job = Job(
+        job_id,
+        spec_json,
+        submission="",
+        plan=plan,
+        state=JobState.QUEUED,
+        created_at=datetime.min.replace(tzinfo=UTC),
+    )
     addresses = {
         replica_id: f"{vm_name(job_id, replica_id)}.{zone}.c.{project}.internal:2222"
         for replica_id in plan.replica_ids

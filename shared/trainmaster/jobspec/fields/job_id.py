@@ -57,7 +57,7 @@ def nearest_job_id(job_id: str) -> str:
 
     Clients correct ids in a similar way: tensorflow_cloud replaces - by _, Airflow puts a z first.
     """
-    return job_id_from(job_id, "")
+    return job_id_from(job_id, suffix="")
 
 
 def job_id_of_display_name(name: str, chars_max: int = JOB_ID_CHARS_MAX) -> str:

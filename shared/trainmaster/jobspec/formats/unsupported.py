@@ -185,7 +185,7 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
     """Refuse the features that a result may depend on; return the substitutions of the others."""
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
-    for path, value in _walk(dumped, ()):
+    for path, value in _walk(dumped, path=()):
         *_, name = path
         for row in _ROWS.get(name, ()):
             is_of_field = fnmatchcase(".".join(map(str, path)), row.path)

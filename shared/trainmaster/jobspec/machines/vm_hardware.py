@@ -89,7 +89,7 @@ class HardwareResolver:
             requested = f"{role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
             reason = "TPU VMs have a boot disk of fixed size."
             self._problems.substitute(self._paths.disk, requested, "a TPU VM's own", reason)
-        return TaskGroup(role.task_type, role.count, "", tpu=tpu) if tpu else None
+        return TaskGroup(role.task_type, role.count, machine_type="", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
         """Refuse a name that is no machine type which jobs can use, and name a similar one."""

@@ -120,7 +120,7 @@ def convert_jobset(manifest: Manifest, findings: Findings) -> ManifestContent:
     groups = _groups(fields, findings)
     if groups is None:
         return ManifestContent(())
-    return convert_groups(manifest, fields, groups, {}, "", findings)
+    return convert_groups(manifest, fields, groups, injected={}, container="", findings=findings)
 
 
 def convert_groups(

@@ -152,7 +152,7 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
     if fields.success_policy == "AllWorkers" and workers > 1:
         problem = "is AllWorkers; a job here succeeds when its chief, or worker 0, has exited 0"
         findings.refuse("spec.successPolicy", problem, "leave it out")
-    roles = _roles(manifest, fields.tf_replica_specs, TENSORFLOW, {}, findings)
+    roles = _roles(manifest, fields.tf_replica_specs, TENSORFLOW, injected={}, findings=findings)
     if not {"Chief", "Master"} & set(counts) and workers:
         path = "spec.tfReplicaSpecs.Worker"
         reason = (
@@ -317,7 +317,7 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
         problem = f"leads to {workers} workers; mpirun on several machines needs SSH between them"
         example = "one worker with all GPUs, or a PyTorchJob"
         findings.refuse("spec.mpiReplicaSpecs.Worker.replicas", problem, example)
-    roles = _roles(manifest, fields.mpi_replica_specs, MPI, {}, findings)
+    roles = _roles(manifest, fields.mpi_replica_specs, MPI, injected={}, findings=findings)
     by_type = {role.task_type: role for role in roles}
     launcher = by_type.get("chief")
     worker = by_type.get("worker")

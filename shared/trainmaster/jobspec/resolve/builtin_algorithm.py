@@ -61,7 +61,7 @@ def request_algorithm(
             " runs"
         )
         problems.add_text(ALGORITHM_PATH, problem, "leave one of them out")
-        return RequestedAlgorithm(ALGORITHM_PATH, None)
+        return RequestedAlgorithm(ALGORITHM_PATH, algorithm=None)
     path = ALGORITHM_PATH if of_image is None else IMAGE_PATH
     name = of_image or named or ""
     algorithm = ALGORITHM_OF_IMAGE.get(name) or ALGORITHMS.get(name)

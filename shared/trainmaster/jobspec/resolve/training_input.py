@@ -218,7 +218,14 @@ def _container_program(
         config.image_uri or training.master_config.image_uri or "", config.container_command
     )
     args = training.args or config.container_args
-    return Program((), "", args, training.job_dir, container, variables)
+    return Program(
+        package_uris=(),
+        python_module="",
+        args=args,
+        job_dir=training.job_dir,
+        container=container,
+        environment=variables,
+    )
 
 
 def _check_configs(

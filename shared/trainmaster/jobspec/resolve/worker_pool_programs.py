@@ -63,7 +63,14 @@ class PoolPrograms:
             spec.env, self._common, (*path, "env"), self._problems, in_container=True
         )
         container = Container(spec.image_uri or "", spec.command)
-        return Program((), "", spec.args, None, container, variables)
+        return Program(
+            package_uris=(),
+            python_module="",
+            args=spec.args,
+            job_dir=None,
+            container=container,
+            environment=variables,
+        )
 
     def _package_program(self, spec: PythonPackageSpec, path: FieldPath) -> Program:
         module = spec.python_module
@@ -71,7 +78,9 @@ class PoolPrograms:
         check_module(module, (*path, "pythonModule"), self._problems)
         self._use_executor_image(spec.executor_image_uri, (*path, "executorImageUri"))
         variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
-        return Program(spec.package_uris, module or "", spec.args, None, environment=variables)
+        return Program(
+            spec.package_uris, module or "", spec.args, job_dir=None, environment=variables
+        )
 
     def _use_executor_image(self, image: str | None, path: FieldPath) -> None:
         require(image, path, self._problems)

@@ -103,7 +103,7 @@ def pull(image: str) -> None:
     if not os.path.exists(f"{ENGINE}/images/{file_name(image)}"):
         fail(1, f"Error response from daemon: manifest for {image} not found: manifest unknown")
     print(f"Status: Downloaded newer image for {image}")
-    write(f"{ENGINE}/pulled/{file_name(image)}", "")
+    write(f"{ENGINE}/pulled/{file_name(image)}", text="")
 
 
 def run(words: list[str]) -> None:

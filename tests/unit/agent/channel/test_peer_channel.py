@@ -23,7 +23,7 @@ from trainmaster.agent.reporting.serial_console import Console
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 ROUND = IncarnationKey(1, 3)
-SAVE = Datagram(ROUND, 0, "save", 1, seconds={"in": 0.5})
+SAVE = Datagram(ROUND, sender=0, kind="save", serial=1, seconds={"in": 0.5})
 PEER = ("127.0.0.1", 9)
 
 
@@ -101,7 +101,9 @@ FIELDS = {
 
 
 def test_datagram_of_a_peer_is_handled_and_answered(member: Member) -> None:
-    assert member.receive(signed(SAVE)) == [Datagram(ROUND, 2, "save", 1, answers=True)]
+    assert member.receive(signed(SAVE)) == [
+        Datagram(ROUND, sender=2, kind="save", serial=1, answers=True)
+    ]
     assert member.handled == [SAVE]
 
 
@@ -163,7 +165,7 @@ def test_question_that_the_handler_denies_is_not_answered_until_it_is_asked_anew
     still = replace(SAVE, kind="still")
     assert member.receive(*[signed(still)] * 3, signed(still, key=OTHER_KEY)) == []
     assert member.receive(signed(replace(still, serial=2))) == [
-        Datagram(ROUND, 2, "still", 2, answers=True)
+        Datagram(ROUND, sender=2, kind="still", serial=2, answers=True)
     ]
 
 

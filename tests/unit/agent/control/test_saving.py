@@ -119,7 +119,14 @@ class Gang:
         number: int = 1,
     ) -> None:
         cast("Any", self).receive(
-            Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s}, number=number)
+            Datagram(
+                key,
+                sender=0,
+                kind="save",
+                serial=1,
+                seconds={"in": in_s, "gives_up": gives_up_s},
+                number=number,
+            )
         )
 
     def end_round(self, action: str = "hold") -> float:

@@ -11,7 +11,7 @@ from tests.integration.agent.support.vm import agent_identity
 from trainmaster.agent.control.start_delay import StartDelay
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, SliceHost, VmConfig
 
-SLICE = agent_identity(SliceHost(1, ()), hosts=2, grace_s=25).config
+SLICE = agent_identity(SliceHost(1, addresses=()), hosts=2, grace_s=25).config
 VM = agent_identity(grace_s=25).config
 PEERS_S = 25 + 5
 """Longest time that other hosts need: `grace_s` of their programs, and 5 s because they receive the
@@ -31,7 +31,9 @@ class Delay:
     ) -> float:
         """Return the delay that remains after this directive."""
         self._delay.on_directive(
-            ReceivedDirective(IncarnationKey(attempt, incarnation), "run", (), pause_s)
+            ReceivedDirective(
+                IncarnationKey(attempt, incarnation), "run", slices=(), pause_s=pause_s
+            )
         )
         return self._delay.remaining_s(is_after_hold=is_after_hold)
 

@@ -10,7 +10,12 @@ from tests.support.healthy_gangs import HANGS, KINDS, false_alarm, found_after_s
 from trainmaster.agent.control.stillness import Sample, Stillness, has_worked
 from trainmaster.agent.program.process_table import ProcessUse
 
-BEFORE = Sample(100.0, 50.0, {7: ProcessUse(3.0, 10_000), 8: ProcessUse(1.0, 0)}, 1_000_000)
+BEFORE = Sample(
+    at=100.0,
+    printed_at=50.0,
+    processes={7: ProcessUse(cpu_s=3.0, moved=10_000), 8: ProcessUse(cpu_s=1.0, moved=0)},
+    traffic=1_000_000,
+)
 
 
 def after(
@@ -19,7 +24,9 @@ def after(
     moved: int = 10_000,
     traffic: int | None = 1_000_000,
 ) -> Sample:
-    return Sample(110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(1.0, 0)}, traffic)
+    return Sample(
+        110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(cpu_s=1.0, moved=0)}, traffic
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,8 +41,16 @@ def after(
         (after(traffic=1_163_840), False),
         (after(traffic=1_163_841), True),
         (after(traffic=None), False),
-        (Sample(110.0, 50.0, {7: ProcessUse(3.0, 10_000)}, 1_000_000), True),
-        (Sample(110.0, 50.0, {}, 1_000_000), True),
+        (
+            Sample(
+                at=110.0,
+                printed_at=50.0,
+                processes={7: ProcessUse(cpu_s=3.0, moved=10_000)},
+                traffic=1_000_000,
+            ),
+            True,
+        ),
+        (Sample(at=110.0, printed_at=50.0, processes={}, traffic=1_000_000), True),
     ],
     ids=[
         "nothing",
@@ -55,7 +70,7 @@ def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_know
     sample: Sample, *, expected: bool
 ) -> None:
     assert has_worked(BEFORE, sample) is expected
-    assert has_worked(Sample(100.0, 50.0, {}), sample) is True
+    assert has_worked(Sample(at=100.0, printed_at=50.0, processes={}), sample) is True
 
 
 def still_after(
@@ -68,7 +83,9 @@ def still_after(
     for number in range(int(end / step_s) + 1):
         at = number * step_s
         printed = max((time for time in printed_at if time <= at), default=0.0)
-        stillness.observe(Sample(at, printed, {7: ProcessUse(1.0, 0)}), lambda: is_device_busy)
+        stillness.observe(
+            Sample(at, printed, {7: ProcessUse(cpu_s=1.0, moved=0)}), lambda: is_device_busy
+        )
     return stillness
 
 

@@ -126,13 +126,15 @@ def test_finite_number_is_a_scalar(value: dict[str, object], expected: list[floa
         wall_time=1.5, step=-7, summary=Summary(value=[Summary.Value(tag=TAG, **value)])
     )
     assert parse_event(message.SerializeToString(), TAG.encode()) == [
-        Scalar(1.5, -7, number, TAG) for number in expected
+        Scalar(wall_time=1.5, step=-7, value=number, tag=TAG) for number in expected
     ]
 
 
 def test_only_the_tag_itself_counts() -> None:
-    data = event_file([event(1.0, 1, f"eval/{TAG}", 0.1), event(2.0, 2, TAG, 0.5)])
-    assert parse_records(data, TAG).scalars == [Scalar(2.0, 2, 0.5, TAG)]
+    data = event_file(
+        [event(1.0, step=1, tag=f"eval/{TAG}", value=0.1), event(2.0, step=2, tag=TAG, value=0.5)]
+    )
+    assert parse_records(data, TAG).scalars == [Scalar(wall_time=2.0, step=2, value=0.5, tag=TAG)]
 
 
 @given(st.binary(max_size=300))

@@ -204,9 +204,11 @@ def test_large_record_is_skipped_without_reading_it(
 ) -> None:
     monkeypatch.setattr(summary_metric, "PIECE_BYTES", 200)
     monkeypatch.setattr(summary_metric, "RECORD_BYTES_MAX", 1000)
-    image = event(2.0, 2, TAG, 0.5)
+    image = event(2.0, step=2, tag=TAG, value=0.5)
     image.summary.value[0].node_name = "x" * 50_000
-    data = event_file([event(1.0, 1, TAG, 0.25), image, event(3.0, 3, TAG, 0.75)])
+    data = event_file(
+        [event(1.0, step=1, tag=TAG, value=0.25), image, event(3.0, step=3, tag=TAG, value=0.75)]
+    )
     bucket.objects[NAME] = data[:30_000]
     assert read(metric, bucket) == [(1, 0.25)]
     bucket.objects[NAME] = data
@@ -222,7 +224,9 @@ def test_latest_fifty_measurements_of_a_file_are_kept(
 
 
 def test_step_out_of_range_is_unknown(metric: SummaryMetric, bucket: Bucket) -> None:
-    bucket.objects[NAME] = event_file([event(1.0, -1, TAG, 0.5), event(2.0, 2**60, TAG, 0.25)])
+    bucket.objects[NAME] = event_file(
+        [event(1.0, step=-1, tag=TAG, value=0.5), event(2.0, 2**60, TAG, value=0.25)]
+    )
     assert read(metric, bucket) == [(0, 0.5), (0, 0.25)]
 
 
@@ -251,15 +255,21 @@ def test_newest_files_are_selected() -> None:
 
 
 def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
-    everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
+    everything = SummaryMetric(
+        tag="",
+        job_dir=FOLDER,
+        storage=bucket,  # type: ignore[arg-type]
+        log=lambda text: None,
+        clock=lambda: bucket.clock,
+    )
     bucket.objects[f"{FOLDER}/train/events.out.tfevents.1.host"] = event_file(
         [
-            event(50.0, 0, "old", 9.0),
+            event(50.0, step=0, tag="old", value=9.0),
             *(event(100.0 + step, step, "epoch_loss", 1 / (step + 1)) for step in range(4)),
         ]
     )
     bucket.objects[f"{FOLDER}/validation/events.out.tfevents.1.host"] = event_file(
-        [event(103.5, 3, "epoch_loss", 0.5)]
+        [event(103.5, step=3, tag="epoch_loss", value=0.5)]
     )
     everything.read_if_due()
     reading = everything.latest(since=100.0)
@@ -268,10 +278,16 @@ def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
 
 
 def test_all_tags_of_a_hostile_file_are_bounded(bucket: Bucket) -> None:
-    everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
+    everything = SummaryMetric(
+        tag="",
+        job_dir=FOLDER,
+        storage=bucket,  # type: ignore[arg-type]
+        log=lambda text: None,
+        clock=lambda: bucket.clock,
+    )
     bucket.objects[NAME] = event_file(
         [
-            event(100.0, -5, f"tag {number}", float("nan") if number % 2 else 1e30)
+            event(100.0, step=-5, tag=f"tag {number}", value=float("nan") if number % 2 else 1e30)
             for number in range(1000)
         ]
     )

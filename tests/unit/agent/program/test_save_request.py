@@ -264,7 +264,9 @@ def test_first_process_of_a_container_is_known_by_its_number_and_a_variable(
 
 def test_request_creates_the_file_and_signals(request_: SaveRequest, tmp_path: Path) -> None:
     output = tmp_path / "output"
-    workspace = Workspace(tmp_path, {}, Console(os.open(output, os.O_WRONLY | os.O_CREAT)))
+    workspace = Workspace(
+        tmp_path, environ={}, console=Console(os.open(output, os.O_WRONLY | os.O_CREAT))
+    )
     exits = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))"
     code = f"import signal, sys; {exits}; print('up', flush=True); signal.pause()"
     env = request_.variables(in_container=False)

@@ -62,7 +62,9 @@ def ended_with_stacks(
     that took.
     """
     output = tmp_path / "output"
-    workspace = Workspace(tmp_path, {}, Console(os.open(output, os.O_WRONLY | os.O_CREAT)))
+    workspace = Workspace(
+        tmp_path, environ={}, console=Console(os.open(output, os.O_WRONLY | os.O_CREAT))
+    )
     program = Program([*PYTHON, code], workspace, env={}, cwd=tmp_path)
     eventually(lambda: output.read_text() == "up\n")
     time.sleep(0.2)

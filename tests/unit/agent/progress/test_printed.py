@@ -182,7 +182,7 @@ def test_output_of_tqdm_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     bar = tqdm(total=200, ascii=True, mininterval=0, postfix={"loss": 0.5})
     bar.update(50)
     reading = read_printed(capsys.readouterr().err)
-    assert reading == Reading(0.25, 50, 200, {"loss": 0.5})
+    assert reading == Reading(share=0.25, step=50, steps=200, metrics={"loss": 0.5})
     bar.close()
 
 

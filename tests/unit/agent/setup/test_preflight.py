@@ -272,7 +272,7 @@ def test_report_names_the_fault_and_off_looks_for_none(tmp_path: Path) -> None:
         machine.skews_s = itertools.repeat(60.0)
         examined = Preflight(
             machine.config,
-            Workspace(tmp_path, {}, Console()),
+            Workspace(tmp_path, environ={}, console=Console()),
             cast("MetadataServer", machine),
             machine.pauses.append,
         )

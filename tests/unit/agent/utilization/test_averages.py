@@ -30,9 +30,16 @@ def test_cpu_is_the_share_of_all_cpus_over_the_interval() -> None:
 def test_memory_and_gpus_are_means_of_their_samples() -> None:
     averages = Averages(a_sample(0))
     averages.add(
-        a_sample(15, memory=0.2, gpus=(GpuReading(0, 1.0, 0.5), GpuReading(1, None, 0.25)))
+        a_sample(
+            15,
+            memory=0.2,
+            gpus=(
+                GpuReading(index=0, utilization=1.0, memory=0.5),
+                GpuReading(index=1, utilization=None, memory=0.25),
+            ),
+        )
     )
-    averages.add(a_sample(30, memory=0.4, gpus=(GpuReading(0, 0.5, 0.7),)))
+    averages.add(a_sample(30, memory=0.4, gpus=(GpuReading(index=0, utilization=0.5, memory=0.7),)))
     report = averages.take()
     assert report is not None
     assert report.memory == pytest.approx(0.3)
@@ -53,7 +60,7 @@ def test_intervals_follow_each_other_without_overlap() -> None:
 
 
 def test_bytes_are_counted_from_the_first_sample() -> None:
-    averages = Averages(a_sample(0, traffic=Traffic(1000, 100)))
+    averages = Averages(a_sample(0, traffic=Traffic(received=1000, sent=100)))
     totals = []
     for at in (15, 30):
         averages.add(a_sample(at, traffic=Traffic(1000 + at, 100 + 2 * at)))
@@ -64,8 +71,8 @@ def test_bytes_are_counted_from_the_first_sample() -> None:
 
 
 def test_counter_that_went_back_is_not_reported() -> None:
-    averages = Averages(a_sample(0, traffic=Traffic(1000, 100)))
-    averages.add(a_sample(15, traffic=Traffic(0, 150)))
+    averages = Averages(a_sample(0, traffic=Traffic(received=1000, sent=100)))
+    averages.add(a_sample(15, traffic=Traffic(received=0, sent=150)))
     report = averages.take()
     assert report is not None
     assert (report.received, report.sent) == (None, 50)

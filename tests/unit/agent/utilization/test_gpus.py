@@ -22,7 +22,10 @@ def test_each_sample_is_one_run_for_all_gpus(tmp_path: Path) -> None:
     environ = install(
         tmp_path, f'echo "$@" >> {tmp_path}/runs; printf "0, 97, 8000, 16000\\n1, 3, 0, 16000\\n"'
     )
-    assert Gpus(environ, pytest.fail).read() == [GpuReading(0, 0.97, 0.5), GpuReading(1, 0.03, 0.0)]
+    assert Gpus(environ, pytest.fail).read() == [
+        GpuReading(index=0, utilization=0.97, memory=0.5),
+        GpuReading(index=1, utilization=0.03, memory=0.0),
+    ]
     query = (
         "--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits"
     )
@@ -51,16 +54,16 @@ def test_transient_failures_are_forgotten(tmp_path: Path) -> None:
         for _ in range(FAILURES_MAX - 1):
             assert gpus.read() == []
         (tmp_path / "works").touch()
-        assert gpus.read() == [GpuReading(0, 0.5, 0.25)]
+        assert gpus.read() == [GpuReading(index=0, utilization=0.5, memory=0.25)]
         (tmp_path / "works").unlink()
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("0, [N/A], [N/A], [N/A]", GpuReading(0, None, None)),
-        ("3, 100, 16160, 16160", GpuReading(3, 1.0, 1.0)),
-        ("0, [Not Supported], 1, 2", GpuReading(0, None, 0.5)),
+        ("0, [N/A], [N/A], [N/A]", GpuReading(0, utilization=None, memory=None)),
+        ("3, 100, 16160, 16160", GpuReading(index=3, utilization=1.0, memory=1.0)),
+        ("0, [Not Supported], 1, 2", GpuReading(index=0, utilization=None, memory=0.5)),
     ],
 )
 def test_values_that_a_gpu_does_not_report_are_left_out(line: str, expected: GpuReading) -> None:

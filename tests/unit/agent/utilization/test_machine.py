@@ -81,11 +81,13 @@ def test_container_without_limits_has_the_whole_machine(tmp_path: Path) -> None:
 
 def test_processes_of_other_vms_do_not_count(tmp_path: Path) -> None:
     write(tmp_path, "proc/meminfo", MEMINFO)
-    write(tmp_path, "proc/version", "")
-    a_process(tmp_path, 10, 1, "100 50 30 20", 1000)
-    a_process(tmp_path, 11, 10, "200 0 0 0", 2000, command="a (strange) name")
-    a_process(tmp_path, 12, 11, "400 0 0 0", 0)
-    a_process(tmp_path, 20, 1, "9999 0 0 0", 999_999)
+    write(tmp_path, "proc/version", text="")
+    a_process(tmp_path, pid=10, parent=1, ticks="100 50 30 20", pages=1000)
+    a_process(
+        tmp_path, pid=11, parent=10, ticks="200 0 0 0", pages=2000, command="a (strange) name"
+    )
+    a_process(tmp_path, pid=12, parent=11, ticks="400 0 0 0", pages=0)
+    a_process(tmp_path, pid=20, parent=1, ticks="9999 0 0 0", pages=999_999)
     reading = OwnProcesses(tmp_path, pid=10).read()
     assert reading.cpu_s == 800 / os.sysconf("SC_CLK_TCK")
     assert reading.memory == 3000 * os.sysconf("SC_PAGE_SIZE") / 4_096_000_000
@@ -93,21 +95,21 @@ def test_processes_of_other_vms_do_not_count(tmp_path: Path) -> None:
 
 def test_cpu_time_does_not_fall_when_a_process_leaves_the_tree(tmp_path: Path) -> None:
     write(tmp_path, "proc/meminfo", MEMINFO)
-    a_process(tmp_path, 10, 1, "100 0 0 0", 0)
-    a_process(tmp_path, 11, 10, "200 0 0 0", 0)
+    a_process(tmp_path, pid=10, parent=1, ticks="100 0 0 0", pages=0)
+    a_process(tmp_path, pid=11, parent=10, ticks="200 0 0 0", pages=0)
     machine = OwnProcesses(tmp_path, pid=10)
     before = machine.read().cpu_s
-    a_process(tmp_path, 11, 1, "200 0 0 0", 0)
+    a_process(tmp_path, pid=11, parent=1, ticks="200 0 0 0", pages=0)
     assert machine.read().cpu_s == before
 
 
 def test_processes_of_the_programs_container_count_also_after_its_end(tmp_path: Path) -> None:
     """They are no descendants of the agent."""
     write(tmp_path, "proc/meminfo", MEMINFO)
-    a_process(tmp_path, 10, 1, "100 0 0 0", 1000)
-    a_process(tmp_path, 20, 1, "300 0 0 0", 2000)
-    a_process(tmp_path, 21, 20, "200 0 0 0", 0)
-    a_process(tmp_path, 30, 1, "50 0 0 0", 0)
+    a_process(tmp_path, pid=10, parent=1, ticks="100 0 0 0", pages=1000)
+    a_process(tmp_path, pid=20, parent=1, ticks="300 0 0 0", pages=2000)
+    a_process(tmp_path, pid=21, parent=20, ticks="200 0 0 0", pages=0)
+    a_process(tmp_path, pid=30, parent=1, ticks="50 0 0 0", pages=0)
     container = [20, 21]
     machine = OwnProcesses(tmp_path, pid=10, processes=lambda: container)
     reading = machine.read()

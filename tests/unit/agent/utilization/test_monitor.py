@@ -40,7 +40,9 @@ class Bench:
 
     def start(self, interval_s: float) -> UtilizationMonitor:
         sources = Sources(
-            self._read_machine, lambda: [GpuReading(1, 0.5, None)], lambda: Traffic(10, 20)
+            self._read_machine,
+            lambda: [GpuReading(index=1, utilization=0.5, memory=None)],
+            lambda: Traffic(received=10, sent=20),
         )
         origin = SeriesOrigin.of(agent_identity())
         self.monitor = UtilizationMonitor(

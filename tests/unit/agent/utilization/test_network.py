@@ -24,17 +24,17 @@ def write(root: Path, *lines: str, cards: tuple[str, ...] = ()) -> None:
 
 def test_bridge_of_a_container_engine_does_not_count_twice(tmp_path: Path) -> None:
     lines = (
-        a_line("    lo", 7, 7),
-        a_line("  ens4", 1000, 200),
-        a_line("  ens5", 30, 4),
-        a_line("docker0", 900, 100),
+        a_line("    lo", received=7, sent=7),
+        a_line("  ens4", received=1000, sent=200),
+        a_line("  ens5", received=30, sent=4),
+        a_line("docker0", received=900, sent=100),
     )
     write(tmp_path, *lines, cards=("ens4", "ens5"))
     assert read_traffic(tmp_path) == Traffic(received=1030, sent=204)
 
 
 def test_container_counts_its_virtual_interface(tmp_path: Path) -> None:
-    write(tmp_path, a_line("    lo", 7, 7), a_line("  eth0", 1000, 200))
+    write(tmp_path, a_line("    lo", received=7, sent=7), a_line("  eth0", received=1000, sent=200))
     assert read_traffic(tmp_path) == Traffic(received=1000, sent=200)
 
 

@@ -89,7 +89,7 @@ def test_ranks_count_the_primary_first_and_then_the_workers() -> None:
 
 def test_every_host_of_a_slice_has_a_rank() -> None:
     slices = TaskGroup(
-        TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+        TaskType.WORKER, 2, machine_type="", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     )
     cluster = a_cluster(a_group(TaskType.CHIEF), slices)
     assert (cluster.world_size(), cluster.rank_base(TaskType.WORKER)) == (9, 1)
@@ -98,7 +98,8 @@ def test_every_host_of_a_slice_has_a_rank() -> None:
 def test_slices_with_peers_have_placeholders_for_their_addresses() -> None:
     tpu = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     cluster = a_cluster(
-        TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 2, "", tpu=tpu)
+        TaskGroup(TaskType.CHIEF, 1, machine_type="", tpu=tpu),
+        TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=tpu),
     )
     assert cluster.roles() == {
         "chief": ["slice-0.trainmaster.internal:2222"],
@@ -120,15 +121,20 @@ def test_slices_with_peers_have_placeholders_for_their_addresses() -> None:
 def test_slice_base_exists_only_for_several_slices_of_one_type() -> None:
     small, large = Tpu("v5litepod-8", "r"), Tpu("v5litepod-16", "r", hosts=4)
     for groups in (
-        (TaskGroup(TaskType.CHIEF, 1, "", tpu=small), TaskGroup(TaskType.WORKER, 1, "", tpu=large)),
-        (a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 1, "", tpu=large)),
+        (
+            TaskGroup(TaskType.CHIEF, 1, machine_type="", tpu=small),
+            TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=large),
+        ),
+        (a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=large)),
     ):
         cluster = a_cluster(*groups)
         assert cluster.slice_base(TaskType.WORKER) is None
         assert not [
             name for name in variables_of(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")
         ]
-    with_vm = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
+    with_vm = a_cluster(
+        a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=large)
+    )
     assert [with_vm.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [
         None,
         0,
@@ -138,7 +144,7 @@ def test_slice_base_exists_only_for_several_slices_of_one_type() -> None:
 
 def test_program_on_a_tpu_gets_its_node_and_the_name_local() -> None:
     cluster = a_cluster(
-        TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite"))
+        TaskGroup(TaskType.CHIEF, 1, machine_type="", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite"))
     )
     variables = variables_of(cluster)
     assert json.loads(variables["TPU_CONFIG"]) == {
@@ -175,7 +181,13 @@ def a_vertex_cluster() -> Cluster:
         a_group(TaskType.CHIEF),
         replace(
             a_group(TaskType.WORKER, 2),
-            program=Program((), "", ("--fast",), None, Container("img:1", ("run",))),
+            program=Program(
+                package_uris=(),
+                python_module="",
+                args=("--fast",),
+                job_dir=None,
+                container=Container("img:1", ("run",)),
+            ),
         ),
         a_group(TaskType.EVALUATOR),
     )

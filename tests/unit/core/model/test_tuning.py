@@ -14,11 +14,11 @@ from trainmaster.core.model.tuning import Goal, Tuning, trial_id, trial_number, 
 
 def test_best_trials_come_first_and_those_without_a_metric_last() -> None:
     trials = (
-        a_trial(1, "s", 0.3),
+        a_trial(1, "s", value=0.3),
         a_trial(2, "f"),
-        a_trial(3, "s", 0.9),
+        a_trial(3, "s", value=0.9),
         a_trial(4, "r"),
-        a_trial(5, "s", 0.3),
+        a_trial(5, "s", value=0.3),
     )
     maximized = Tuning((RATE,), trials=trials)
     assert [trial.number for trial in maximized.best_first()] == [3, 1, 5, 2, 4]

@@ -37,9 +37,9 @@ from trainmaster.core.reconcile.steps import (
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S, UNPAID_S
 
 NOW = at(100)
-RUN_1 = Directive(1, 1, DirectiveAction.RUN)
-RUN_2 = Directive(1, 2, DirectiveAction.RUN)
-HOLD_2 = Directive(1, 2, DirectiveAction.HOLD)
+RUN_1 = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
+RUN_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
+HOLD_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
 ALL = (CHIEF, WORKER_0, WORKER_1)
 
 
@@ -128,7 +128,7 @@ def test_replaced_vm_is_deleted_before_the_next_of_its_name_is_created() -> None
 
 
 def test_vms_in_the_zone_that_the_gang_left_are_deleted() -> None:
-    state = preparing(placement=Placement(1, 1))
+    state = preparing(placement=Placement(zone_index=1, round=1))
     assert Delete(a_vm(CHIEF)) in steps(state, a_vm(CHIEF))
     assert [create.zone for create in creates(state, a_vm(CHIEF))] == ["us-central1-b"]
 
@@ -152,7 +152,9 @@ def test_program_starts_when_no_other_vm_of_its_name_runs(
 
 def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     newer_vm = a_vm(WORKER_0, vm_generation=2, status=VmStatus.CREATING)
-    newer_directive = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
+    newer_directive = a_vm(
+        WORKER_1, directive=Directive(attempt=2, incarnation=1, action=DirectiveAction.RUN)
+    )
     assert steps(a_state(), *all_vms(newer_vm, newer_directive)) == ()
 
 
@@ -160,13 +162,41 @@ def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     ("round_", "found", "is_deleted"),
     [
         (Round(2), {"vm_generation": 2}, True),
-        (Round(2), {"directive": Directive(2, 1, DirectiveAction.HOLD)}, True),
-        (Round(2), {"directive": Directive(1, 3, DirectiveAction.HOLD)}, True),
-        (Round(2, is_held=True), {"directive": Directive(1, 2, DirectiveAction.RUN)}, True),
-        (Round(2, is_held=True), {"directive": Directive(1, 2, DirectiveAction.HOLD)}, False),
-        (Round(2), {"directive": Directive(1, 2, DirectiveAction.RUN)}, False),
-        (Round(2), {"directive": Directive(1, 2, DirectiveAction.SAVE)}, False),
-        (Round(2), {"directive": Directive(1, 1, DirectiveAction.RUN)}, False),
+        (
+            Round(2),
+            {"directive": Directive(attempt=2, incarnation=1, action=DirectiveAction.HOLD)},
+            True,
+        ),
+        (
+            Round(2),
+            {"directive": Directive(attempt=1, incarnation=3, action=DirectiveAction.HOLD)},
+            True,
+        ),
+        (
+            Round(2, is_held=True),
+            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)},
+            True,
+        ),
+        (
+            Round(2, is_held=True),
+            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)},
+            False,
+        ),
+        (
+            Round(2),
+            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)},
+            False,
+        ),
+        (
+            Round(2),
+            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.SAVE)},
+            False,
+        ),
+        (
+            Round(2),
+            {"directive": Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)},
+            False,
+        ),
         (Round(2), {"directive": None}, False),
     ],
 )
@@ -190,7 +220,11 @@ def test_deletion_of_a_newer_vm_is_awaited_and_vms_of_no_replica_are_not_judged(
 def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_insert() -> None:
     first, again, elsewhere = (
         {create.request_key("digits_1") for create in creates(state)}
-        for state in (preparing(), preparing(), preparing(placement=Placement(0, 1)))
+        for state in (
+            preparing(),
+            preparing(),
+            preparing(placement=Placement(zone_index=0, round=1)),
+        )
     )
     assert first == again
     assert not first & elsewhere
@@ -198,14 +232,14 @@ def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_in
 
 
 def test_creates_wait_for_the_backoff_after_a_capacity_error() -> None:
-    state = preparing(placement=Placement(0, 2, since=at(0), next_at=at(101)))
+    state = preparing(placement=Placement(zone_index=0, round=2, since=at(0), next_at=at(101)))
     waiting = plan(state, (), at(100))
     assert (waiting.steps, waiting.is_done) == ((), True)
     assert [type(step) for step in plan(state, (), at(101)).steps] == [Create, Create]
 
 
 def test_other_steps_do_not_wait_for_the_backoff() -> None:
-    state = preparing(placement=Placement(1, 2, since=at(0), next_at=at(101)))
+    state = preparing(placement=Placement(zone_index=1, round=2, since=at(0), next_at=at(101)))
     round_ = plan(state, (a_vm(CHIEF),), at(100))
     assert (round_.steps, round_.is_done) == ((Delete(a_vm(CHIEF)),), False)
 
@@ -324,7 +358,11 @@ def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> Non
 def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tuple[Step, ...]:
     """Return the steps for a job of one slice that exists only as a request."""
     group = TaskGroup(
-        TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r"), purchase=Purchase(is_queued=True)
+        TaskType.CHIEF,
+        1,
+        machine_type="",
+        tpu=Tpu("v5litepod-16", "r"),
+        purchase=Purchase(is_queued=True),
     )
     job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
     return steps(
@@ -334,13 +372,19 @@ def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tup
 
 def test_queued_request_with_a_present_or_newer_directive_is_awaited() -> None:
     (present,) = steps_for_request()
-    (newer,) = steps_for_request(directive=Directive(2, 1, DirectiveAction.RUN))
+    (newer,) = steps_for_request(
+        directive=Directive(attempt=2, incarnation=1, action=DirectiveAction.RUN)
+    )
     assert isinstance(present, Await)
     assert isinstance(newer, Await)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"directive": Directive(1, 0, DirectiveAction.RUN)}, {"zone": "us-central1-b"}]
+    "changes",
+    [
+        {"directive": Directive(attempt=1, incarnation=0, action=DirectiveAction.RUN)},
+        {"zone": "us-central1-b"},
+    ],
 )
 def test_queued_request_with_an_older_directive_or_in_another_zone_is_deleted(
     changes: dict[str, Any],
@@ -445,7 +489,7 @@ def test_no_vm_is_requested_when_its_time_is_over(computed_s: float, *, is_reque
 @pytest.mark.parametrize(("address", "saves"), [("10.0.0.2", True), ("", False)])
 def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
     """A program that starts with this directive needs them as with any other one."""
-    group = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4))
+    group = TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=Tpu("v5litepod-16", "r", hosts=4))
     saving = SaveRequest(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
     job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
     first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")

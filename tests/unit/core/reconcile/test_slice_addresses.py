@@ -26,7 +26,7 @@ from trainmaster.core.reconcile.steps import Await, Create, Direct, Step
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 TPU = Tpu("v5litepod-16", "r", hosts=4)
-TWO_SLICES = (TaskGroup(TaskType.WORKER, 2, "", tpu=TPU),)
+TWO_SLICES = (TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=TPU),)
 WITH_CHIEF_VM = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), *TWO_SLICES)
 HOLD = Directive(attempt=1, incarnation=1, action=DirectiveAction.HOLD)
 HOLD_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
@@ -34,7 +34,7 @@ ADDRESS_0 = "10.0.0.1"
 ADDRESS_1 = "10.0.1.1"
 NEW_ADDRESS_1 = "10.0.2.1"
 """That of the slice which replaces worker 1."""
-RUN = Directive(1, 1, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
+RUN = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN, slices=(ADDRESS_0, ADDRESS_1))
 
 
 def job_of(groups: tuple[TaskGroup, ...], job_state: JobState = JobState.RUNNING) -> Job:
@@ -95,15 +95,15 @@ def test_vm_in_a_cluster_with_slices_is_created_held() -> None:
 
 
 def test_slice_of_an_evaluator_is_not_one_of_the_slices_with_addresses() -> None:
-    groups = (TaskGroup(TaskType.EVALUATOR, 1, "", tpu=TPU), *TWO_SLICES)
+    groups = (TaskGroup(TaskType.EVALUATOR, 1, machine_type="", tpu=TPU), *TWO_SLICES)
     assert job_of(groups).plan.slices == (WORKER_0, WORKER_1)
 
 
 @pytest.mark.parametrize(
     "second",
     [
-        a_slice(WORKER_1, "", status=VmStatus.CREATING, directive=HOLD),
-        a_slice(WORKER_1, "", directive=HOLD),
+        a_slice(WORKER_1, address="", status=VmStatus.CREATING, directive=HOLD),
+        a_slice(WORKER_1, address="", directive=HOLD),
         a_slice(WORKER_1, ADDRESS_1, status=VmStatus.CREATING, directive=HOLD),
     ],
     ids=["being created", "without an address", "being repaired"],
@@ -117,7 +117,7 @@ def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
 def test_members_get_all_addresses_in_rank_order_when_all_slices_run() -> None:
     held = [replace(SECOND, directive=HOLD), replace(FIRST, directive=HOLD)]
     assert set(steps(begun(), *held)) == {Direct(vm, RUN) for vm in held}
-    chief = a_slice(CHIEF, "", directive=HOLD, is_tpu=False)
+    chief = a_slice(CHIEF, address="", directive=HOLD, is_tpu=False)
     assert Direct(chief, RUN) in steps(begun(WITH_CHIEF_VM), chief, *held)
 
 
@@ -134,7 +134,9 @@ READY_2 = [a_replica(replica_id, incarnation=2) for replica_id in (WORKER_0, WOR
 
 
 def test_slices_get_the_addresses_again_when_the_next_round_begins() -> None:
-    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
+    run = Directive(
+        attempt=1, incarnation=2, action=DirectiveAction.RUN, slices=(ADDRESS_0, ADDRESS_1)
+    )
     assert steps(in_round_2(*READY_2, is_held=False), FIRST, SECOND) == (
         Direct(FIRST, run),
         Direct(SECOND, run),
@@ -154,14 +156,16 @@ def test_round_begins_with_the_address_of_a_replaced_slice() -> None:
     )
     first = replace(FIRST, directive=HOLD_2)
     second = a_slice(WORKER_1, NEW_ADDRESS_1, vm_generation=2, directive=HOLD_2)
-    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, NEW_ADDRESS_1))
+    run = Directive(
+        attempt=1, incarnation=2, action=DirectiveAction.RUN, slices=(ADDRESS_0, NEW_ADDRESS_1)
+    )
     begun = in_round_2(READY_2[0], replace(READY_2[1], vm_generation=2), is_held=False)
     assert steps(begun, first, second) == (Direct(first, run), Direct(second, run))
 
 
 def test_completed_slice_has_an_empty_address_and_is_not_awaited() -> None:
     completed = a_replica(WORKER_1, ReplicaState.COMPLETED, incarnation=2)
-    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ""))
+    run = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN, slices=(ADDRESS_0, ""))
     assert steps(in_round_2(READY_2[0], completed, is_held=False), FIRST) == (Direct(FIRST, run),)
 
 

@@ -25,7 +25,13 @@ TRIAL = Trial(1, ("0.01", "2"))
 
 
 def test_every_role_of_a_trial_gets_its_values_and_its_directory() -> None:
-    server = Program((), "", ("--serve",), None, Container("image"))
+    server = Program(
+        package_uris=(),
+        python_module="",
+        args=("--serve",),
+        job_dir=None,
+        container=Container("image"),
+    )
     groups = (
         TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
         TaskGroup(TaskType.PS, 1, "n1-standard-4", program=server),

@@ -135,7 +135,7 @@ def test_next_steps_distinguish_missing_quota_from_missing_capacity(
     entry = replace(world.ledger[-1], event=event, decision=decision)
     state = a_state(
         a_replica(CHIEF, ReplicaState.WAITING),
-        job=a_job(JobState.PREPARING, placement=Placement(0, 3)),
+        job=a_job(JobState.PREPARING, placement=Placement(zone_index=0, round=3)),
     )
     sentences = next_steps(state.job, state.replicas, (*world.ledger, entry))
     assert f"after 3 capacity errors so far (the last one: {problem})" in sentences[1]
@@ -154,7 +154,9 @@ def test_differences_are_the_exits_that_another_policy_would_judge_differently()
         "1-worker-0-1-vm-1-exit",
         "fail_job",
     )
-    (rerun,) = differences(ledger, ExitPolicy(rules=(ExitRule(1, 1, ExitAction.RERUN),)))
+    (rerun,) = differences(
+        ledger, ExitPolicy(rules=(ExitRule(first=1, last=1, action=ExitAction.RERUN),))
+    )
     assert rerun.would_be.action.kind == "rerun_job"
 
 

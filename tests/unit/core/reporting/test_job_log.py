@@ -22,7 +22,9 @@ from trainmaster.core.rules.judge import judge
 NOW = at(100)
 """100 s after the submission, at 03:01:40."""
 BEGINS = TrialSuggested("digits_1", 2, ("0.01", "2"), NOW)
-SUCCEEDS = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, Measurement(0.5, 100))
+SUCCEEDS = TrialEnded(
+    "digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, Measurement(value=0.5, step=100)
+)
 WITHOUT_METRIC = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW)
 FAILS = TrialEnded(
     "digits_1", 1, TrialState.FAILED, at(60), NOW, error="The replica exited. \nTraceback"
@@ -31,7 +33,7 @@ FAILS = TrialEnded(
 
 def an_entry(job: Job, event: Event) -> LedgerEntry:
     """Return the ledger entry with the event, as the rules judge it."""
-    state = State(job, (), whole=True)
+    state = State(job, replicas=(), whole=True)
     return LedgerEntry(
         job.job_id,
         event.key,
@@ -81,7 +83,7 @@ def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
     job = a_job(JobState.QUEUED, plan=a_plan(substitutions=(old, unseen)))
     decision = Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "accepted", AcceptJob(job))
     event = JobSubmitted(job, NOW)
-    empty = counters(State(job, (), whole=True), None)
+    empty = counters(State(job, replicas=(), whole=True), None)
     entry = LedgerEntry(
         job.job_id, event.key, NOW, event, decision, empty, empty, job_state=job.state
     )
@@ -107,7 +109,14 @@ def test_end_of_a_tuning_job_names_its_best_trial_before_the_lines_of_every_job(
 def test_second_failure_in_a_row_has_a_line_of_its_own() -> None:
     lines = []
     for failures in (1, 2, 3):
-        row = FailureRow(failures, "ValueError: bad (a.py:1)", "", at(0), at(60), failures_left=4)
+        row = FailureRow(
+            failures,
+            "ValueError: bad (a.py:1)",
+            signature="",
+            since=at(0),
+            at=at(60),
+            failures_left=4,
+        )
         action = RestartReplica("1-worker-0", Budget.RESTARTS, failing=row)
         decision = Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, f"failure {failures}", action)
         entry = replace(an_entry(a_tuning_job(), SUCCEEDS), decision=decision)

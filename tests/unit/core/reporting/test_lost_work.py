@@ -18,7 +18,9 @@ from trainmaster.core.reporting.lost_work import (
     written_objects,
 )
 
-LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at(600))
+LOSS = Loss(
+    WORKER_0, attempt=1, incarnation=1, machines=2, start=at(100), at=at(500), resumed_at=at(600)
+)
 
 
 def checkpoints(*seconds: float) -> WrittenObjects:
@@ -30,25 +32,28 @@ def checkpoints(*seconds: float) -> WrittenObjects:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (None, LostWork(0, 800)),
-        (checkpoints(460), LostWork(80, 80)),
-        (checkpoints(300, 460), LostWork(80, 80)),
-        (checkpoints(50), LostWork(800, 800)),
-        (checkpoints(), LostWork(0, 800)),
-        (checkpoints(510), LostWork(0, 0)),
-        (checkpoints(460, 700), LostWork(80, 80)),
-        (written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]), LostWork(0, 80)),
+        (None, LostWork(at_least_s=0, at_most_s=800)),
+        (checkpoints(460), LostWork(at_least_s=80, at_most_s=80)),
+        (checkpoints(300, 460), LostWork(at_least_s=80, at_most_s=80)),
+        (checkpoints(50), LostWork(at_least_s=800, at_most_s=800)),
+        (checkpoints(), LostWork(at_least_s=0, at_most_s=800)),
+        (checkpoints(510), LostWork(at_least_s=0, at_most_s=0)),
+        (checkpoints(460, 700), LostWork(at_least_s=80, at_most_s=80)),
+        (
+            written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]),
+            LostWork(at_least_s=0, at_most_s=80),
+        ),
         (
             written_objects(
                 [("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]
             ),
-            LostWork(80, 80),
+            LostWork(at_least_s=80, at_most_s=80),
         ),
-        (checkpoints(700), LostWork(0, 800)),
-        (replace(checkpoints(460), is_complete=False), LostWork(0, 80)),
+        (checkpoints(700), LostWork(at_least_s=0, at_most_s=800)),
+        (replace(checkpoints(460), is_complete=False), LostWork(at_least_s=0, at_most_s=80)),
         (
             written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]),
-            LostWork(20, 400),
+            LostWork(at_least_s=20, at_most_s=400),
         ),
     ],
     ids=[
@@ -137,7 +142,7 @@ def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> No
     world.wait(30)
     world.send("vm-ready", WORKER_1)
     result = world_goodput(world, checkpoints(checkpoint_s))
-    assert result.lost == LostWork(40, 40)
+    assert result.lost == LostWork(at_least_s=40, at_most_s=40)
     assert result.at_least == result.at_most == (result.running_s - 40) / result.paid_s
 
 

@@ -58,7 +58,9 @@ def test_resource_needs_are_those_of_all_replicas() -> None:
     groups = (
         TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
         TaskGroup(TaskType.WORKER, 3, "n1-standard-8", Accelerator(T4, 2)),
-        TaskGroup(TaskType.PS, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)),
+        TaskGroup(
+            TaskType.PS, 2, machine_type="", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+        ),
     )
     assert resource_needs(a_plan(groups=groups)) == {
         "vcpus": 28,

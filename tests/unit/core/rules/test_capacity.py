@@ -30,12 +30,14 @@ from trainmaster.core.timeouts import REFUSED_MAX
 NOW = at(100)
 WEEK_S = 7 * 86400
 PREPARING = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=a_job(JobState.PREPARING))
-IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
+IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(zone_index=1, round=1)))
 BLOCKED_FOR_AN_HOUR = a_state(
     job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - REFUSED_MAX))
 )
-WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
-FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
+WEEK_OLD = a_job(
+    JobState.PREPARING, placement=Placement(zone_index=0, round=99), created_at=at(100 - WEEK_S)
+)
+FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(zone_index=0, round=98)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
 REPLACING = a_replica(
     WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50)

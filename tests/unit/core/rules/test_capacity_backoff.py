@@ -105,7 +105,10 @@ def test_only_the_last_zone_of_a_round_delays_the_next_request() -> None:
 
 
 def test_backoff_does_not_delay_the_wait_deadline() -> None:
-    job = a_job(JobState.PREPARING, placement=Placement(0, 9, at(0), at(5000)))
+    job = a_job(
+        JobState.PREPARING,
+        placement=Placement(zone_index=0, round=9, since=at(0), next_at=at(5000)),
+    )
     event = DeadlinePassed("digits_1", Deadline.WAIT, at(1800))
     assert isinstance(judge(a_state(job=job), event, at(1800)).action, CancelJob)
 
@@ -115,7 +118,7 @@ def test_later_search_for_capacity_begins_with_short_intervals_again() -> None:
 
     One was lost in the second week, before the job ever ran.
     """
-    long_ago = Placement(0, 300, since=at(0))
+    long_ago = Placement(zone_index=0, round=300, since=at(0))
     lost = replace(MISSING, ordered_at=at(100_000))
     state = a_state(
         lost, job=a_job(JobState.PREPARING, a_plan(zones=ZONES[:1]), placement=long_ago)
@@ -142,7 +145,10 @@ def test_missing_part_of_a_gang_is_requested_for_15_minutes_until_the_gang_moves
 def after_move() -> State:
     """A running job whose whole gang has moved to a zone that has no capacity either."""
     state = a_state(
-        MISSING, job=a_job(plan=a_plan(zones=ZONES), placement=Placement(0, 5, since=at(60)))
+        MISSING,
+        job=a_job(
+            plan=a_plan(zones=ZONES), placement=Placement(zone_index=0, round=5, since=at(60))
+        ),
     )
     return after_error(state, 900)
 
@@ -168,9 +174,9 @@ def test_part_of_a_gang_that_is_ready_after_a_move_is_kept() -> None:
 
 
 def test_rerun_ends_the_search_and_keeps_existing_vms_in_their_zone() -> None:
-    placement = Placement(0, 5, since=at(60), next_at=at(5000))
+    placement = Placement(zone_index=0, round=5, since=at(60), next_at=at(5000))
     crashed = a_state(job=a_job(plan=a_plan(zones=ZONES), placement=placement))
-    rerun = Decision(Rule.CRASH, Reason.CRASH_SIGNAL, "", RerunJob(Budget.RERUNS))
+    rerun = Decision(Rule.CRASH, Reason.CRASH_SIGNAL, text="", action=RerunJob(Budget.RERUNS))
     state = apply(crashed, evolve(crashed, rerun, at(100)))
     assert (state.job.placement.since, state.job.placement.next_at) == (None, None)
     for seconds in (101, 160, 220):

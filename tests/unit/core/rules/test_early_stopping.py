@@ -32,7 +32,7 @@ COMPARISON = (
     " trials"
 )
 UNPROMISING = TrialUnpromising("digits_1", 1, COMPARISON, NOW)
-STOPPED = TrialEnded("digits_1", 1, TrialState.STOPPED, at(60), NOW, Measurement(0.1, 5))
+STOPPED = TrialEnded("digits_1", 1, TrialState.STOPPED, at(60), NOW, Measurement(value=0.1, step=5))
 IGNORED = "1 ignore nothing_to_do"
 
 
@@ -46,7 +46,7 @@ def measured(round_number: int = 1, **values: float) -> TrialsMeasured:
 
 def stopping(job: Job) -> Job:
     """Return the tuning job after its first trial was found unpromising."""
-    state = State(job, (), whole=True)
+    state = State(job, replicas=(), whole=True)
     return apply(state, evolve(state, judge(state, UNPROMISING, NOW), NOW)).job
 
 
@@ -83,11 +83,11 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_running_trials(case: tuple[Job, Event, str]) -> None:
     job, event, expected = case
-    check_case((State(job, (), whole=True), event, expected), NOW)
+    check_case((State(job, replicas=(), whole=True), event, expected), NOW)
 
 
 def test_report_that_changes_nothing_is_not_recorded_again() -> None:
-    state = State(a_tuning_job("rr"), (), whole=True)
+    state = State(a_tuning_job("rr"), replicas=(), whole=True)
     state = apply(state, evolve(state, judge(state, measured(1, t1=0.5, t2=0.6), NOW), NOW))
     decision = judge(state, measured(2, t1=0.5, t2=0.7), NOW)
     assert [report.number for report in action_of(decision, RecordMeasurements).reports] == [2]
@@ -97,24 +97,28 @@ def test_report_that_changes_nothing_is_not_recorded_again() -> None:
 def test_text_of_many_reports_names_some_of_them() -> None:
     values = {f"t{number}": number / 10 for number in range(1, 9)}
     decision = judge(
-        State(a_tuning_job("r" * 8, max_trials=8), (), whole=True), measured(1, **values), NOW
+        State(a_tuning_job("r" * 8, max_trials=8), replicas=(), whole=True),
+        measured(1, **values),
+        NOW,
     )
     assert "trial 5 0.5 at step 5 and 3 more." in decision.text
     assert "trial 6" not in decision.text
 
 
 def test_stopped_trial_counts_as_completed_with_its_last_measurement() -> None:
-    state = State(stopping(a_tuning_job("rs", max_trials=2)), (), whole=True)
+    state = State(stopping(a_tuning_job("rs", max_trials=2)), replicas=(), whole=True)
     job = apply(state, evolve(state, judge(state, STOPPED, NOW), NOW)).job
     assert job.tuning is not None
     stopped, succeeded = job.tuning.completed
-    assert (stopped.state, stopped.measurement) == ("STOPPED", Measurement(0.1, 5))
+    assert (stopped.state, stopped.measurement) == ("STOPPED", Measurement(value=0.1, step=5))
     assert succeeded.state == "SUCCEEDED"
 
 
 def test_stop_ends_the_trials_own_job_with_the_comparison_as_its_message() -> None:
     job = a_job(JobState.RUNNING, trial_of=TrialOf("digits_1", 1, "accuracy"))
-    decision = judge(State(job, (), whole=True), StopRequested(job.job_id, COMPARISON, NOW), NOW)
+    decision = judge(
+        State(job, replicas=(), whole=True), StopRequested(job.job_id, COMPARISON, NOW), NOW
+    )
     assert (
         action_of(decision, CancelJob).message
         == f"Trial is stopped early by its tuning job: {COMPARISON}."
@@ -162,12 +166,14 @@ def test_trials_that_do_not_run_are_not_read() -> None:
 
 def test_exit_of_a_short_trial_completes_its_curve() -> None:
     """No reconciliation has read the trial's measurements while it ran."""
-    state = State(a_tuning_job("rr", max_trials=4), (), whole=True)
-    final = Measurement(0.3, 30, (Point(0.1, 10), Point(0.2, 20)))
+    state = State(a_tuning_job("rr", max_trials=4), replicas=(), whole=True)
+    final = Measurement(
+        value=0.3, step=30, earlier=(Point(value=0.1, step=10), Point(value=0.2, step=20))
+    )
     ended = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, final)
     job = apply(state, evolve(state, judge(state, ended, NOW), NOW)).job
     assert job.tuning is not None
     trial = job.tuning.trials[0]
-    assert trial.measurement == Measurement(0.3, 30)
+    assert trial.measurement == Measurement(value=0.3, step=30)
     assert [point.step for point in trial.reported] == [10, 20, 30]
     assert not any(point.earlier for point in trial.reported)

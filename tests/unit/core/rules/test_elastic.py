@@ -110,7 +110,7 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
         plan,
         zones=("us-central1-a",) * 2,
         options=options,
-        candidates=(Candidate(0, 0), Candidate(1, 1)),
+        candidates=(Candidate(option=0, rank=0), Candidate(option=1, rank=1)),
     )
     state = held(WORKER_1, plan=plan)
     state = replace(

@@ -152,7 +152,7 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
 CONNECTION_CLOSED: Final = ProgramError(
     "RuntimeError",
     "[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:14731",
-    "",
+    frame="",
 )
 
 
@@ -245,7 +245,7 @@ SILENCE: Final = (
 
 def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
     error = ProgramError(
-        "Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", ""
+        "Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", frame=""
     )
     return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
 
@@ -368,7 +368,9 @@ def replied(replica_id: ReplicaId, *, lost_first: bool) -> State:
 def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> None:
     """A verdict does not read all ends of a large round."""
     ended = exited(WORKER_1, 1, error=PEER_LOSS)
-    policy = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.FAIL),))  # it waits for no VM
+    policy = ExitPolicy(
+        rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),)
+    )  # it waits for no VM
     job = a_job(plan=a_plan(2, exit_policy=policy))
     state = held(2, a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), job=job)
     state = after(state, of_ready(WORKER_1, 2, ended), 91)
@@ -403,10 +405,10 @@ def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_e
         (TaskType.CHIEF, "8 fail_job exit_policy"),
         (TaskType.WORKER, "10 begin_round"),
     ):
-        rule = ExitRule(134, 134, ExitAction.FAIL, (task_type,))
+        rule = ExitRule(first=134, last=134, action=ExitAction.FAIL, task_types=(task_type,))
         state = held(2, HUNG, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
         assert summarize(judge_held(state, *ends)).startswith(expected)
     earlier = a_replica(WORKER_0, ReplicaState.REPLACING, has_ended=True)  # before an earlier round
-    rule = ExitRule(134, 134, ExitAction.FAIL)
+    rule = ExitRule(first=134, last=134, action=ExitAction.FAIL)
     state = held(2, HUNG, earlier, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
     assert "ended: chief 0 failed first" in judge_held(state, silence(CHIEF)).text

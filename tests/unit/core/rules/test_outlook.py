@@ -45,7 +45,11 @@ WITH_GPU = replace(WORKER, accelerator=Accelerator("nvidia-l4", 1))
             False,
             f"{CPU} with 2 x nvidia-l4",
         ),
-        (TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-16", "r", 4)), False, "v5litepod-16"),
+        (
+            TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=Tpu("v5litepod-16", "r", 4)),
+            False,
+            "v5litepod-16",
+        ),
     ],
 )
 def test_machine_kind_names_pricing_machine_type_and_gpus(
@@ -136,7 +140,7 @@ def test_role_with_the_worst_advice_decides() -> None:
 
 SPOT_GPU = replace(WITH_GPU, purchase=SPOT)
 SPOT_AT_FIRST_GPU = replace(WITH_GPU, purchase=SPOT_AT_FIRST)
-TPU = TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-16", "r", 4), purchase=SPOT)
+TPU = TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=Tpu("v5litepod-16", "r", 4), purchase=SPOT)
 
 
 @pytest.mark.parametrize(

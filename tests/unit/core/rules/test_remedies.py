@@ -27,7 +27,9 @@ NO_FILE = "[Errno 2] No such file or directory: 'data/a.csv'"
 def a_job_plan(entrance: str = PACKAGE, runtime: str = "2.21") -> Plan:
     module = {FOLDER: FOLDER_MODULE, PACKAGE: "trainer.task"}.get(entrance, "")
     container = Container("eu-docker.pkg.dev/p/r/i") if entrance == CONTAINER else None
-    program = Program(("gs://b/a.whl",), module, ("python", "train.py"), None, container)
+    program = Program(
+        ("gs://b/a.whl",), module, ("python", "train.py"), job_dir=None, container=container
+    )
     return a_plan(program=program, packages=RUNTIMES[runtime].packages)
 
 

@@ -258,7 +258,7 @@ CASES: Final[dict[str, Case]] = {
         exited(WORKER_0, 1, error=BUG, incarnation=3, ran_s=5),
         RESTARTED,
     ),
-    "second failure without a traceback": (*second_exit(None, None), RESTARTED),
+    "second failure without a traceback": (*second_exit(first=None, second=None), RESTARTED),
     "peer lost twice, by TensorFlow": (
         *second_exit(TENSORFLOW_PEER_LOSS, TENSORFLOW_PEER_LOSS),
         RESTARTED,
@@ -342,7 +342,7 @@ CASES: Final[dict[str, Case]] = {
         RESTARTED,
     ),
     "same last line of one of several machines": (
-        *second_exit(None, None, tail="error: no data\n"),
+        *second_exit(first=None, second=None, tail="error: no data\n"),
         RESTARTED,
     ),
     "no last line": (*second_words("\n"), RESTARTED),

@@ -45,7 +45,9 @@ from trainmaster.core.rules.judge import judge
 # Which jobs run in rounds
 
 
-SLICE = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+SLICE = TaskGroup(
+    TaskType.CHIEF, 1, machine_type="", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+)
 SERVER = TaskGroup(TaskType.PS, 1, "n1-standard-4")
 EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
 
@@ -150,7 +152,7 @@ def test_completed_member_is_recalled_when_its_round_ends() -> None:
 
 def test_member_that_awaits_its_vm_ends_a_running_round() -> None:
     missing = a_replica(WORKER_0, ReplicaState.REPLACING, vm_generation=2)
-    event = MemberMissing("digits_1", 1, 2, WORKER_0, NOW)
+    event = MemberMissing("digits_1", attempt=1, round=2, replica_id=WORKER_0, at=NOW)
     assert summarize(judge(running(2, missing), event, NOW)) == "7 stop_round gone"
     assert summarize(judge(running(2), event, NOW)) == "1 ignore nothing_to_do"
     assert summarize(judge(held(3, missing), event, NOW)) == "1 ignore nothing_to_do"

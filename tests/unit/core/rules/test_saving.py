@@ -220,7 +220,7 @@ def test_growth_waits_for_another_request_and_ends_the_round_at_its_end() -> Non
     assert saving == SaveRequest(1, NOW, NOW + SAVE_MAX, SaveCause.GROWTH, (CHIEF,))
     directive = directive_of(asking, CHIEF)
     assert (directive.action, directive.asks_peers) == (DirectiveAction.SAVE, True)
-    over = SaveOver("digits_1", 1, 2, 1, CHIEF, NOW)
+    over = SaveOver("digits_1", attempt=1, round=2, number=1, replica_id=CHIEF, at=NOW)
     assert judge(asking, over, NOW).is_provisional
     decision = judge(asking, over, NOW + SAVE_MAX)
     assert summarize(decision) == "7 stop_round saved"
@@ -238,7 +238,7 @@ def test_growth_waits_for_another_request_and_ends_the_round_at_its_end() -> Non
 def test_peer_that_fails_as_the_others_are_stopped_for_a_growth_pays_nothing() -> None:
     """Its program was not asked to save, and its directive comes last."""
     state = running(3, is_held=True, ordered_at=at(90))
-    over = SaveOver("digits_1", 1, 2, 1, CHIEF, at(90))
+    over = SaveOver("digits_1", attempt=1, round=2, number=1, replica_id=CHIEF, at=at(90))
     failed = exited(WORKER_0, 1, error=replace(BUG, type="UnavailableError"), incarnation=2)
     verdict = judge(state, AllReady("digits_1", 1, NOW, 3, (over, failed)), NOW)
     assert action_of(verdict, BeginRound).charge is Budget.FREE

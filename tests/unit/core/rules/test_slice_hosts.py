@@ -31,7 +31,10 @@ SOME_ORDERS = list(permutations(range(HOSTS)))[::5]
 PLAN = a_plan(
     groups=(
         TaskGroup(
-            TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS)
+            TaskType.CHIEF,
+            1,
+            machine_type="",
+            tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS),
         ),
     )
 )

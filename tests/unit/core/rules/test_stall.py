@@ -61,7 +61,7 @@ def test_stall_after_all_restarts_reruns_the_job_until_its_reruns_are_spent() ->
 def test_no_exit_policy_concerns_a_stall_whose_signal_the_agent_sent(
     signal: int, action: ExitAction
 ) -> None:
-    policy = ExitPolicy(Preset.SERVICE, (ExitRule(0, 255, action),))
+    policy = ExitPolicy(Preset.SERVICE, (ExitRule(first=0, last=255, action=action),))
     state = a_state(job=a_job(plan=a_plan(exit_policy=policy)))
     assert judge(state, replace(a_stall(), signal=signal), NOW).reason is Reason.STALLED
     with_status = replace(a_stall(), signal=None, exit_status=1)

@@ -72,7 +72,7 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     "ended trial runs": (a_tuning_job("s"), STARTED, IGNORED),
     "trial succeeds": (
         a_tuning_job("r"),
-        trial_ended(1, TrialState.SUCCEEDED, 0.5),
+        trial_ended(1, TrialState.SUCCEEDED, value=0.5),
         "13 end_trial trial_succeeded",
     ),
     "trial succeeds without a metric": (
@@ -123,7 +123,7 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_tuning_job(case: tuple[Job, Event, str]) -> None:
     job, event, expected = case
-    check_case((State(job, (), whole=True), event, expected), NOW)
+    check_case((State(job, replicas=(), whole=True), event, expected), NOW)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_trials_to_begin_follow_from_the_trials_so_far(letters: str, count: int)
 
 
 def test_no_trials_begin_in_a_job_that_has_ended() -> None:
-    assert trials_to_begin(a_tuning_job("", JobState.CANCELLED)) == 0
+    assert trials_to_begin(a_tuning_job(letters="", state=JobState.CANCELLED)) == 0
 
 
 def test_planned_trials_are_limited_by_the_values_left_in_a_finite_space() -> None:
@@ -164,7 +164,7 @@ def test_planned_trials_are_limited_by_the_values_left_in_a_finite_space() -> No
 
 def error_message(job: Job) -> str:
     """Return the message with which the tuning job fails."""
-    return action_of(judge(State(job, (), whole=True), ENDED, NOW), FailJob).message
+    return action_of(judge(State(job, replicas=(), whole=True), ENDED, NOW), FailJob).message
 
 
 def test_message_of_too_many_failed_trials_is_the_services() -> None:
@@ -196,7 +196,7 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
 
 
 def test_message_names_the_last_failed_trial_in_any_order_of_the_reports() -> None:
-    state = State(a_tuning_job("rr", max_failed=2), (), whole=True)
+    state = State(a_tuning_job("rr", max_failed=2), replicas=(), whole=True)
     for number, seconds in ((2, 70), (1, 60)):
         failed = TrialEnded(
             "digits_1", number, TrialState.FAILED, at(seconds), NOW, None, f"error of {number}"

@@ -27,7 +27,7 @@ RUNNING = a_state(
 )
 STARTED = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
-IN_ZONE_B = a_job(JobState.PREPARING, placement=Placement(1, 1))
+IN_ZONE_B = a_job(JobState.PREPARING, placement=Placement(zone_index=1, round=1))
 NO_RETRIES = a_state(job=a_job(plan=a_plan(disable_retries=True)))
 RERUN_ON_RESTART = a_job(plan=a_plan(restart_job_on_worker_restart=True))
 WAITING = a_replica(WORKER_0, ReplicaState.WAITING)
