@@ -23,6 +23,7 @@ from xgboost import collective
 from xgboost.tracker import RabitTracker
 
 RETRY_S = 1.0
+"""Pause between two connections to rank 0, and longest wait for one."""
 
 
 @contextlib.contextmanager

@@ -90,9 +90,11 @@ class Api(BaseHTTPRequestHandler):
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Api)) as address:
         # An emulator's address is sent no credentials.
-        monkeypatch.setattr(
-            own_permissions, "RestApi", lambda base, _, timeout_s: RestApi("", base, timeout_s)
-        )
+        def emulator(google: str, *, endpoint: str, timeout_s: float) -> RestApi:
+            assert endpoint == ""
+            return RestApi("", google, timeout_s)
+
+        monkeypatch.setattr(own_permissions, "RestApi", emulator)
         yield address
 
 
