@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from trainmaster.cli.output import print_table, replica_state_word, say
 from trainmaster.core.ledger import LedgerEntry
@@ -11,7 +11,10 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import Trial, Tuning, tuning_job_id
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.fields.job_id import JOB_ID
-from trainmaster.ports import Store
+from trainmaster.ports import Incidents, Rejection, Store
+
+REFUSALS_READ: Final = 100
+"""The latest refusals of all jobs, among which those of one job are looked for."""
 
 
 def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], used: str) -> None:
@@ -109,9 +112,28 @@ def entry_json(entry: LedgerEntry) -> dict[str, Any]:
 def find_job(store: Store, job_id: str) -> State:
     """Return the job and the replicas of its current attempt.
 
-    Raises PermanentError if there is no such job.
+    Raises PermanentError if there is no such job, with the refusal of its submission if there was
+    one: whoever uploaded its file was not told.
     """
-    loaded = store.load_attempt(job_id) if JOB_ID.fullmatch(tuning_job_id(job_id)) else None
-    if loaded is None:
-        raise PermanentError(f"there is no job {job_id}. `trainmaster list` shows all jobs")
-    return loaded.state
+    if not JOB_ID.fullmatch(tuning_job_id(job_id)):
+        raise PermanentError(_unknown(job_id))
+    loaded = store.load_attempt(job_id)
+    if loaded is not None:
+        return loaded.state
+    refused = refused_submissions(store, job_id)
+    raise PermanentError(_unknown(job_id, f": {refusal_words(refused[0])}" if refused else ""))
+
+
+def _unknown(job_id: str, reason: str = "") -> str:
+    return f"there is no job {job_id}{reason}. `trainmaster list` shows all jobs"
+
+
+def refused_submissions(store: Incidents, job_id: str) -> list[Rejection]:
+    """Return the refused submissions that name the job, the newest first, among the latest ones."""
+    return [found for found in store.rejections(REFUSALS_READ) if found.job_id == job_id]
+
+
+def refusal_words(refused: Rejection) -> str:
+    """`gs://bucket/jobs/digits.yaml#7 was refused at 2026-11-21 03:00 UTC: Field: …`."""
+    problems = " ".join(refused.problems).rstrip(".")
+    return f"{refused.source} was refused at {refused.at:%Y-%m-%d %H:%M} UTC: {problems}"

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.job_output import find_job
+from trainmaster.cli.job_output import find_job, refusal_words, refused_submissions
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.missing_lines import missing_lines, unlogged_lines
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
@@ -41,6 +41,7 @@ from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation, unconfirmed
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
+from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.quiet import read_quiet
 from trainmaster.presentation.reasons import reason_lines, reason_view
@@ -86,6 +87,8 @@ def why(
     ending = ending_of(state.job, ledger)
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_submission(state.job)}.")
+        for refused in refused_submissions(store, job_id):
+            warn(f"Another submission of this job id: {refusal_words(refused)}.")
         if state.job.error_message:
             say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
@@ -131,6 +134,12 @@ def _print_as_json(
     gaps = _log_gaps(state.job, ledger, replica_id)
     if gaps:
         view["logGaps"] = gaps
+    refused = refused_submissions(store, state.job.job_id)
+    if refused:
+        view["refusedSubmissions"] = [
+            {"source": entry.source, "time": timestamp(entry.at), "problems": list(entry.problems)}
+            for entry in refused
+        ]
     print_json(view)
 
 

@@ -68,8 +68,8 @@ def report_lines(report: CostReport) -> Iterator[str]:
     if goodput.unsplit_s:
         unsplit = f"{goodput.unsplit_s / 3600:.2f} machine-hours"
         yield (
-            f"perhaps not paid: {unsplit} of search and setup, because agents did not report when"
-            " they started"
+            f"perhaps paid in part: {unsplit} of search and setup, because agents have not"
+            " reported when they started"
         )
     yield from cost_lines(report.cost)
     yield f"control plane: {report.operations.words}"

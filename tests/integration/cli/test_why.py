@@ -15,6 +15,8 @@ from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.core.events import CancelRequested, LabelsChanged
 from trainmaster.core.model.job import Label
+from trainmaster.core.rules.messages import JOB_EXISTS
+from trainmaster.errors import PermanentError, RejectedError
 from trainmaster.flows.commit.record import record
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
@@ -207,3 +209,40 @@ def test_why_shows_when_provisioning_ends(
 def test_why_of_running_job_mentions_no_requests(world: World) -> None:
     world.start_running()
     assert "requested" not in why(world)
+
+
+def test_second_submission_of_a_used_id_is_told_where_its_uploader_looks(world: World) -> None:
+    """Both files are uploaded within seconds: neither job exists when their ids are checked."""
+    world.submit(source="gs://b/jobs/first.yaml#1")
+    world.wait(3)
+    with pytest.raises(RejectedError):
+        world.submit(a_spec(args=["--epochs", "7"]), source="gs://b/jobs/second.yaml#2")
+    told = (
+        "Another submission of this job id: gs://b/jobs/second.yaml#2 was refused at 2026-11-21"
+        f" 03:00 UTC: {JOB_EXISTS}"
+    )
+    assert told in " ".join(why(world).split())
+    (refused,) = json.loads(why(world, "--format", "json"))["refusedSubmissions"]
+    assert refused["source"] == "gs://b/jobs/second.yaml#2"
+    assert refused["time"] == "2026-11-21T03:00:03Z"
+
+
+def test_refused_submission_without_a_job_is_told_by_its_id(world: World) -> None:
+    with pytest.raises(RejectedError):
+        world.submit(a_spec(scaleTier="HUGE"))
+    result = CliRunner().invoke(app, ["why", world.job_id])
+    assert isinstance(result.exception, PermanentError)
+    assert str(result.exception).startswith(
+        f"there is no job {world.job_id}: gs://b/jobs/digits.yaml#1 was refused at 2026-11-21 03:00"
+        " UTC: Field: "
+    )
+
+
+def test_other_jobs_are_told_of_no_refused_submission(world: World) -> None:
+    world.submit()
+    world.job_id, own = "other", world.job_id
+    with pytest.raises(RejectedError):
+        world.submit(a_spec(scaleTier="HUGE"))
+    world.job_id = own
+    assert "Another submission" not in why(world)
+    assert "refusedSubmissions" not in json.loads(why(world, "--format", "json"))

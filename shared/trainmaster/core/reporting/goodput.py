@@ -53,7 +53,7 @@ class Goodput:
     attempts: tuple[AttemptTime, ...]
     unsplit_s: float = 0.0
     """Machine-seconds of phases that contain both the search for a VM and its setup, because the
-    agent did not report when it started. They are not in `paid_s`.
+    agent has not reported when it started, and does so once it is ready. They are not in `paid_s`.
     """
 
     @property
@@ -127,7 +127,11 @@ def goodput_of(
 
 
 def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the spans that contain both the search for a VM and its setup."""
+    """Yield the spans that contain both the search for a VM and its setup.
+
+    The last span of a replica that still starts is one of them: agents report when they started
+    once they are ready.
+    """
     previous: dict[ReplicaId, Span] = {}
     for span in spans:
         last = previous.get(span.replica_id)
@@ -140,3 +144,4 @@ def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
         ):
             yield last
         previous[span.replica_id] = span
+    yield from (span for span in previous.values() if span.phase in PARTLY_PAID)
