@@ -310,7 +310,7 @@ def trainmaster(search: Search) -> None:
     accepted = evolve(
         None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)), START
     )
-    state = State(job, accepted.replicas, whole=True)
+    state = State(job, accepted.replicas, whole=True)  # all replicas of the job are in it
     state = _after(state, ProvisioningStarted(job.job_id, START, outlook=search.outlook()), search)
     while search.now_s < LIMIT_S:
         job = state.job
@@ -400,6 +400,7 @@ def main() -> None:
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())
         sys.stdout.write(f"| {climate} | {cells} |\n")
         sys.stdout.flush()
+        # Its waits are tens of times longer: beside them, the others could not be told apart.
         values = {arm: [time] for arm, (time, _) in found.items() if arm != "one region"}
         rows.append({"name": f"capacity: {climate}", "values": values})
     if PLOTTER.exists():

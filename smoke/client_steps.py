@@ -50,6 +50,7 @@ def run_doctor(world: World) -> None:
         for finding in findings
         if finding["status"] == "FIX"
     ]
+    # The repair of a finding about a topic says "the schema of TOPIC rejects the events of agents".
     if any("the schema of" in problem for problem in problems):
         world.saw("schemas", "reject the events")
     if problems:

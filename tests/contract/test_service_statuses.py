@@ -79,6 +79,7 @@ GRPC: Final[dict[int, type[exceptions.GoogleAPICallError]]] = {
 }
 """Status → what the clients of gRPC raise. Source: google.api_core.exceptions."""
 SHORT_S: Final = 0.1
+"""Deadline of a call with its repetitions: an error that is repeated must not take long here."""
 
 
 @dataclass
@@ -135,7 +136,7 @@ def calls(google: Google, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable
     publisher = clients.publisher()
     monkeypatch.setattr(publisher, "publish", google.fail)
     bus = PubsubBus(publisher, "p")
-    objects = StorageObjects(clients.storage_client(), SHORT_S)
+    objects = StorageObjects(clients.storage_client(), deadline_s=SHORT_S)
     line = ServiceLine("digits_1", "key", START, Severity.INFO, "text")
     log = CloudJobLog("p", google.endpoint)
     entries = LogEntries("p", google.endpoint)

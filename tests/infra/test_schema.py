@@ -125,6 +125,7 @@ def test_file_of_grants_has_all_grants() -> None:
 def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
     """The sentences of infra/README.md, section "Permissions"."""
     grants = iam_table.grants()
+    # Nothing runs as the account `callers`, which has no role: who may act as it may call the API.
     managers = {
         grant.member
         for grant in grants
@@ -148,7 +149,8 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
     }
     assert writes == {
         "bucket": "no job files, packages, agents or prices",
-        "each bucket of var.worker_write_buckets": "",  # which refuses those of an installation
+        "each bucket of var.worker_write_buckets": "",
+        # The variable's own check refuses the buckets of an installation.
     }
     assert not [
         grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")
@@ -171,7 +173,10 @@ def test_workers_read_the_agent_and_cannot_write_it() -> None:
         "roles/storage.admin",
     }
     assert not [
-        grant for grant in iam_table.grants() if grant.resource == "" and grant.role in writers
+        grant
+        for grant in iam_table.grants()
+        if grant.resource == ""  # the whole project
+        and grant.role in writers
     ]
 
 
@@ -191,6 +196,7 @@ def resources(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def problems(kind: str, name: str, body: dict[str, Any], schema: dict[str, Block]) -> Iterator[str]:
     if kind == "terraform_data":
         return  # terraform's own; `terraform validate` checks it
+    # The schema in the file is that of the provider google only.
     block = {**bare_provider.TIME, **schema}.get(kind)
     where = f"{kind}.{name}"
     if block is None:

@@ -1,13 +1,15 @@
 """Quotas of API requests per project and minute: 60 creations of jobs, 300 other requests.
 
-Source: the service's.
+Source of the numbers: the quotas of AI Platform Training.
 
-Each caller has a share of the creations, so that no caller locks out the others. A list that reads
-the database several times counts as several requests.
+Each caller has a share of the creations, so that no caller locks out the others: within it, a
+creation is accepted even if others have used up the quota; beyond it, as long as the quota is not
+used up. A list that reads the database several times counts as several requests.
 
-Creations are counted exactly, in the store (`api.create_job`). Each instance of the function counts
-all other requests for itself, because storing a count would cost more than most requests. With N
-instances up to N times the quota is allowed, and a client within the quota is never refused.
+All creations of the project are counted exactly, in the store (`api.create_job`). Each instance of
+the function counts shares and all other requests for itself, because storing a count would cost
+more than most requests. With N instances up to N times of these are allowed, and a client within
+the quota is never refused.
 """
 
 from __future__ import annotations

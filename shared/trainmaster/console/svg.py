@@ -29,7 +29,8 @@ BAR_WIDTH_MIN: Final = 1.5
 TICKS: Final = 4
 """Labels of a time axis after its first one, at most."""
 TICK_DISTANCE_MIN: Final = 200.0
-"""Units between two labels of a time axis: their widths on a phone."""
+"""Units between two labels of a time axis: twice the width of a label on a phone."""
+_LABEL_HALF: Final = TICK_DISTANCE_MIN / 4
 _ROUND_MINUTES: Final = (1, 2, 5, 10, 15, 30)
 _ROUND_HOURS: Final = (1, 2, 3, 6, 12)
 ROUND_S: Final = (
@@ -146,6 +147,7 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
 
 
 def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
+    # Spans without a length are left out, unless nothing would be left.
     bars = tuple(
         _bar(bar, scale, end)
         for bar in lane.bars
@@ -189,7 +191,7 @@ def time_ticks(start: datetime, end: datetime, x_of: Callable[[datetime], float]
         x = round(x_of(at), 1)
         if x - ticks[-1].x >= TICK_DISTANCE_MIN:
             # A centred label near the end would reach beyond the image.
-            anchor = "end" if x_of(end) - x < TICK_DISTANCE_MIN / 4 else "middle"
+            anchor = "end" if x_of(end) - x < _LABEL_HALF else "middle"
             ticks.append(Tick(x, f"+{_round_words(at - start)}", anchor))
         number += 1
     return ticks

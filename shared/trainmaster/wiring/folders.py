@@ -185,8 +185,8 @@ def read_requirements(folder: Path) -> list[str]:
 def list_folder_files(folder: Path) -> FolderFiles:
     """Return the files of the folder that are packed.
 
-    A line of the ignore file leaves files out. With `!` before it, it keeps files that `SECRETS` or
-    git would leave out.
+    A line of the ignore file leaves files out. With `!` before it, it keeps files that look like
+    secrets or that git ignores, but none of `IGNORED`.
     """
     lines = [line.strip() for line in _lines_of(folder / IGNORE_FILE)]
     wanted = [line[1:].strip("/") for line in lines if line.startswith("!")]

@@ -1,5 +1,8 @@
 """The agent of a trial writes what its program has reported to a guest attribute, while the program
 runs.
+
+The exit event has the latest measurements again, 50 at most. What neither a write nor the exit
+event contains is missing.
 """
 
 from __future__ import annotations
@@ -141,6 +144,7 @@ def test_no_measurement_is_missing_if_each_is_written_or_part_of_the_exit(
 
 def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm, rank_base=0, vm_names=[NAME])
+    # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
     cloud.direct(1, 1)
     vm.boot()
@@ -176,6 +180,7 @@ def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
         "unknown:unknown:10.0.0.1,unknown:unknown:10.0.0.2",
     )
     configure_trial(vm, rank_base=0, vm_names=[NAME], hosts=2)
+    # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
     cloud.direct(1, 1)
     vm.boot()

@@ -104,13 +104,14 @@ def test_logs_of_a_replica_that_the_job_does_not_have_are_refused(logged: Instal
 
 
 def test_log_is_complete_soon_after_the_end_of_its_job(logged: Installation) -> None:
+    """`history_end` is the time before which the log no longer grows; None: it is complete."""
     loaded, at = logged.store.load("digits_1"), datetime.now(UTC)
     assert loaded is not None
     running = loaded.state.job
     assert history_end(running, at) == at - timedelta(seconds=DELAY_MAX_S)
     ended = replace(running, ended_at=at)
     assert history_end(ended, at + timedelta(seconds=1)) is not None
-    assert history_end(ended, at + timedelta(seconds=60)) is None
+    assert history_end(ended, at + timedelta(seconds=60)) is None, "no line can be later than this"
 
 
 LATE = "trainmaster.cli.logs.LATE_LINES_S"

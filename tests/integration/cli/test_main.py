@@ -173,9 +173,15 @@ def test_reason_is_explained_in_any_case_and_a_wrong_one_names_the_nearest(
 def test_help_groups_the_commands_by_what_they_are_for() -> None:
     lines = CliRunner().invoke(main.app, ["--help"], env={"COLUMNS": "100"}).output.splitlines()
     headings = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
-    assert headings[1:] == [str(section) for section in command_table.SECTIONS]
+    _options, *sections = headings
+    assert sections == [str(section) for section in command_table.SECTIONS]
+
+
+def test_words_of_other_tools_lead_to_commands_that_exist() -> None:
+    """`HABITS`: word of another tool → command or option of ours, such as `logs --follow`."""
     words = {habit.split()[0] for habit in command_table.HABITS.values()}
-    assert {word for word in words if not word.startswith("--")} <= command_table.COMMANDS.keys()
+    commands = {word for word in words if not word.startswith("--")}
+    assert commands <= command_table.COMMANDS.keys()
 
 
 HEAVY = (

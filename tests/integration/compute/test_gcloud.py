@@ -66,7 +66,7 @@ def test_gcloud_changes_and_restarts_vms(emulator: Emulator, gcloud: Gcloud) -> 
     gcloud.instances("start", "vm", f"--zone={ZONE}")
     assert emulator.status("vm") == "RUNNING"
     gcloud.instances("simulate-maintenance-event", "vm", f"--zone={ZONE}")
-    assert emulator.status("vm") == "TERMINATED"
+    assert emulator.status("vm") == "TERMINATED", "VMs of jobs do not migrate live"
 
 
 def test_gcloud_creates_and_deletes_several_vms_by_batch_requests(

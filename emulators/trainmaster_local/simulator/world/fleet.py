@@ -162,7 +162,7 @@ class SimFleet:
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         """Return the time of the latest heartbeat, as if each agent wrote one at every moment at
-        which it is up.
+        which it is up; of the hosts of a TPU slice, that of the host that is silent longest.
         """
         existing = self._find(vm)
         if existing is None or not existing.agents:
@@ -254,7 +254,7 @@ class SimFleet:
     def _add_vm(self, job: Job, create: Create, name: str, metadata: Mapping[str, str]) -> SimVm:
         """Add a VM that is being created. Compute Engine deletes it at the latest some time after
         all limits of its job; if the job keeps its machines for others, after those of the whole
-        chain.
+        chain of jobs that use them one after the other.
         """
         self._last_instance_id += 1
         document = json.loads(metadata["trainmaster-directive"])
@@ -275,7 +275,7 @@ class SimFleet:
         chain_s = 0 if job.plan.keep_s is None else CHAIN_S
         expires_s = self.context.now + job_max_s + EXPIRY_SLACK_S + chain_s
         vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
-        vm.set_id = job.set_id
+        vm.set_id = job.set_id  # a job that takes the kept machine set takes over this VM
         self.pool.add(vm)
         self.on_create(vm)
         return vm

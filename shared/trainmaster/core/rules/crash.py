@@ -12,7 +12,10 @@ before the process ends. The thread that crashed comes after "Current thread":
       File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at
       File "/home/trainmaster/run/train.py", line 4 in <module>
 
-If a thread without Python crashed, none is current, and where the program was is not known.
+Newer versions of Python add the thread's name, `Current thread 0x00007fb7 [python] (most recent
+call first)`; faulthandler without the option for all threads begins with `Stack (most recent call
+first)`. If a thread without Python crashed, none is current, and where the program was is not
+known.
 """
 
 from __future__ import annotations

@@ -60,8 +60,14 @@ def test_cap_is_reached_at_exactly_its_amount() -> None:
 
 
 def test_money_of_a_job_is_stored_as_text_and_read_exactly() -> None:
-    rate = Rate(0, TaskType.CHIEF, "spot", Decimal("0.123457"))
-    cap = Cap(Money(Decimal("0.1"), "USD"), Decimal("0.3"), Decimal("0.2"), (rate,), Decimal("0.7"))
+    rate = Rate(candidate=0, task_type=TaskType.CHIEF, bought="spot", per_hour=Decimal("0.123457"))
+    cap = Cap(
+        Money(Decimal("0.1"), "USD"),
+        per_hour=Decimal("0.3"),
+        least_per_hour=Decimal("0.2"),
+        rates=(rate,),
+        spent=Decimal("0.7"),
+    )
     job = replace(a_job(), plan=change_plan(a_plan(), cap=cap))
     document = documents.job_document(job)
     stored = json.loads(document["plan"])["limits"]["cap"]
