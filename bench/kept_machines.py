@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -177,12 +178,14 @@ def measure_starts(bench: Bench, round_number: int) -> None:
         raise NotMeasured(f"{job_id} took kept machines, and should not")
     bench.add(f"{FIRST_LINE}new machines", seconds)
     warm = {
-        "kept, the same folder": {"edit": edit},
-        "kept, an edited program": {"edit": next(edits)},
-        "kept, changed requirements": {"edit": next(edits), "requirements": REQUIREMENT},
+        "kept, the same folder": partial(bench.run_program, edit=edit),
+        "kept, an edited program": partial(bench.run_program, edit=next(edits)),
+        "kept, changed requirements": partial(
+            bench.run_program, edit=next(edits), requirements=REQUIREMENT
+        ),
     }
-    for name, change in warm.items():
-        job_id, seconds = bench.run_program(**change)  # type: ignore[arg-type]  # as written above
+    for name, run in warm.items():
+        job_id, seconds = run()
         choice = bench.choice(job_id)
         if "takes" not in choice:
             raise NotMeasured(f"{job_id} took no kept machines: {choice}")

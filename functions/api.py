@@ -10,7 +10,7 @@ import functions_framework
 from flask import Request, Response
 
 from trainmaster.api import handler
-from trainmaster.api.request import BODY_BYTES_READ
+from trainmaster.api.request import BODY_BYTES_READ, query_of
 from trainmaster.api.request import Request as ApiRequest
 from trainmaster.messaging import json_log
 from trainmaster.wiring.api import service
@@ -22,7 +22,7 @@ def api(request: Request) -> Response:
     api_request = ApiRequest(
         request.method,
         request.path,
-        dict(request.args),
+        query_of(request.args.items(multi=True)),
         {name.lower(): value for name, value in request.headers.items()},
         request.stream.read(BODY_BYTES_READ),
     )

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -123,6 +123,17 @@ class Service:
         return self.deps.clock()
 
 
+def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the parameters by name; of one that is repeated, all values with commas between them.
+
+    None of the values is ignored: `validateOnly` may be true in one, and false in another.
+    """
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        query[name] = f"{query[name]},{value}" if name in query else value
+    return query
+
+
 def validates_only(request: Request) -> bool:
     """Return whether the request only asks what would happen. Raises ApiError for other words."""
     asked = False
@@ -162,7 +173,7 @@ def apply_method_override(request: Request) -> Request:
     """
     if request.method != "POST" or request.headers.get("x-http-method-override") != "GET":
         return request
-    query = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
+    query = query_of(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
     return replace(request, method="GET", query=query, body=b"")
 
 

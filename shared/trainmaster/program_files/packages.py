@@ -157,5 +157,5 @@ def _module_path(file: str) -> str:
     stem, _, suffix = name.partition(".")
     if stem == "__main__":
         return folder
-    is_module = suffix == "py" or suffix.endswith("so")
+    is_module = suffix in ("py", "pyc") or suffix.endswith("so")
     return f"{folder}/{stem}" if is_module and stem != "__init__" else ""

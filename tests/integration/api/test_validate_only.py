@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,13 @@ def test_value_other_than_true_and_false_is_refused(api: Api, value: str) -> Non
     assert refused["message"] == (
         f"Field: validateOnly Error: is {value!r}, and must be true or false"
     )
+    assert stored_jobs(api) == []
+
+
+@pytest.mark.parametrize("values", [["true", "false"], ["false", "true"], ["true", "true"]])
+def test_repeated_parameter_is_refused(api: Api, values: Any) -> None:
+    refused = api.send_refused("POST", JOBS, DOCUMENT, validateOnly=values)
+    assert refused["message"].startswith(f"Field: validateOnly Error: is '{','.join(values)}'")
     assert stored_jobs(api) == []
 
 

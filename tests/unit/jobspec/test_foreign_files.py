@@ -122,6 +122,7 @@ def test_document_of_another_tool_that_skipped_the_reader_is_named_too() -> None
         "taskGroups: x\n",
         "searcher: {}\n",
         "# a comment about #SBATCH lines\njobId: a\n",
+        "#! vim: set filetype=yaml\njobId: a\n",
     ],
 )
 def test_file_that_only_resembles_one_of_another_tool_is_read_as_a_job_file(text: str) -> None:

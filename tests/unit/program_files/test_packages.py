@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.archives import sdist, wheel
 from trainmaster.program_files import packages
-from trainmaster.program_files.packages import files_of
+from trainmaster.program_files.packages import check_module, files_of, has_module
 
 MIB = 1 << 20
 LIMIT = MIB
@@ -34,6 +34,13 @@ def test_files_of_a_wheel_are_listed() -> None:
 )
 def test_files_of_what_is_no_archive_are_not_known(archive: bytes) -> None:
     assert files_of(archive, LIMIT) is None
+
+
+@pytest.mark.parametrize("file", ["task.py", "task.pyc", "task.cpython-311-x86_64-linux-gnu.so"])
+def test_module_may_be_of_any_form_that_python_runs(file: str) -> None:
+    files = frozenset(("/trainer/__init__.py", "/trainer/model.py", f"/trainer/{file}"))
+    assert has_module("trainer.task", files)
+    assert list(check_module("trainer.task", files)) == []
 
 
 def a_member(size: int, kind: bytes) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import site
 import sys
@@ -56,6 +55,7 @@ from trainmaster.agent.program.signal_receivers import is_catcher
 from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.collector import PROGRESS_FOLDER, ProgressCollector
+from trainmaster.agent.setup import machine_state
 from trainmaster.agent.setup.gcs_mount import GcsMount
 from trainmaster.agent.setup.package_layers import program_folders, user_base
 from trainmaster.agent.workspace import Workspace
@@ -153,7 +153,7 @@ class Launcher:
             if not kill_all(self._survivors):
                 time.sleep(1.0)  # a container that is being removed
         self._killed_at = None
-        shutil.rmtree(self._temporary_folder, ignore_errors=True)
+        machine_state.remove(self._temporary_folder)
 
     @property
     def _temporary_folder(self) -> Path:

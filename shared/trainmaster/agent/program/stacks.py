@@ -23,10 +23,11 @@ STACK_S = 0.5
 """Longest time for the stacks of one process. Measured: 0.3 s on two busy cores."""
 STACKS_S = 10.0
 """The same for all processes of the program."""
-_MODULES = re.compile(r"^.*Extension modules: .*\(total: \d+\).*\n?", re.MULTILINE)
-"""The line after the stacks of a crash that lists the modules in machine code: of pandas and scipy
-alone, it is longer than the tail of an output, and it shows no cause.
+_MODULES = "Extension modules: "
+"""Begins the line after the stacks of a crash that lists the modules in machine code: of pandas and
+scipy alone, it is longer than the tail of an output, and it shows no cause.
 """
+_MODULES_END = "(total: "
 _BEGIN = "Fatal Python error: Aborted"
 _THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
 _FRAME = re.compile(r'^[ \t]+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -72,7 +73,8 @@ def find_stacks(output: str) -> str:
 
 def without_modules(output: str) -> str:
     """Return the output without the lists of modules that faulthandler prints after its stacks."""
-    return _MODULES.sub("", output)
+    lines = output.splitlines(keepends=True)
+    return "".join(line for line in lines if _MODULES_END not in line.partition(_MODULES)[2])
 
 
 def innermost_frames(stacks: str, package: str) -> tuple[str, str]:

@@ -2,10 +2,15 @@
 
 `previous_tenure` records them before the first program of a VM, and removes what is new when
 another job has taken the VM. Only of Compute Engine's VMs: a local VM shares them with the machine.
+`remove` is for all files and folders of a program, of one attempt or of the last job: programs
+mount buckets below them.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -21,6 +26,8 @@ IPC_OPTIONS = {"shm": "-m", "msg": "-q", "sem": "-s"}
 MOUNTS = Path("/proc/self/mountinfo")
 MOUNT_POINT = 4
 """Index of the mount point in a line of `MOUNTS`. Source: proc(5)."""
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+"""How `MOUNTS` has spaces, tabs, ends of lines and backslashes; all other bytes are as they are."""
 SYSTEM_MOUNTS = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containerd")
 """Folders below which the system and the container engine mount and unmount by themselves."""
 CALL_S = 60.0
@@ -77,14 +84,16 @@ def remove_ipc(objects: Collection[str]) -> None:
 
 def all_mount_points(mounts: Path = MOUNTS) -> Iterator[str]:
     """Yield what is mounted where, in the order of the mounts."""
-    for line in mounts.read_text(encoding="utf-8").splitlines():
-        # Spaces and backslashes are octal.
-        yield line.split()[MOUNT_POINT].encode().decode("unicode_escape")
+    for line in filter(None, mounts.read_bytes().split(b"\n")):
+        name = line.split(b" ")[MOUNT_POINT]
+        yield os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], base=8)]), name))
 
 
 def mount_points(path: Path | str, mounts: Path = MOUNTS) -> list[str]:
     """Return what is mounted at the path and below it, the innermost first."""
-    points = [point for point in all_mount_points(mounts) if is_below(point, str(path))]
+    last = Path(path)
+    resolved = last.parent.resolve() / last.name  # `MOUNTS` names no links
+    points = [point for point in all_mount_points(mounts) if is_below(point, str(resolved))]
     return points[::-1]
 
 
@@ -103,8 +112,22 @@ def program_mounts(mounts: Path = MOUNTS) -> list[str]:
 
 
 def unmount_all(path: Path | str) -> None:
-    """Detach what is mounted at the path and below it: to remove it would remove files of a bucket
-    or of another machine.
-    """
+    """Detach what is mounted at the path and below it."""
     for point in mount_points(path):
         call("umount", "--lazy", point)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all below it, and no file of what is mounted there, which may
+    be of a bucket or of another machine. The caller looks whether it had an effect.
+    """
+    unmount_all(path)
+    if mount_points(path):
+        return
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    try:
+        path.unlink()
+    except OSError:
+        return

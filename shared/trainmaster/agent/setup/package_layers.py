@@ -16,11 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import site
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from trainmaster.agent.setup import machine_state
 
 USER_BASE = "PYTHONUSERBASE"
 SEALS = "seals.json"
@@ -79,7 +80,7 @@ class PackageLayers:
         self._remove_others()
 
     def _install(self, layer: Path, install: Callable[[], None]) -> None:
-        shutil.rmtree(layer, ignore_errors=True)
+        machine_state.remove(layer)
         packages = Path(_site_of(layer))
         packages.mkdir(parents=True)
         if layer is self._upper:
@@ -100,7 +101,7 @@ class PackageLayers:
         used = (self._lower.name, self._upper.name)
         for entry in self._folder.iterdir():
             if entry.is_dir() and entry.name not in used:
-                shutil.rmtree(entry, ignore_errors=True)
+                machine_state.remove(entry)
         self._write_seals({name: self._read_seals()[name] for name in used})
 
     def _read_seals(self) -> dict[str, str]:

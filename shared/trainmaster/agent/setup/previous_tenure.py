@@ -127,9 +127,7 @@ def clean(
     if survivors:
         findings.append(f"{len(survivors)} processes of the last job cannot be ended")
     for path in _left_files(workspace, first):
-        machine_state.unmount_all(path)
-        if not machine_state.mount_points(path):
-            _remove(path)
+        machine_state.remove(path)
         if os.path.lexists(path):
             findings.append(f"{path} of the last job cannot be removed")
     for point in _new(MOUNTED, first, workspace.environ):
@@ -141,7 +139,8 @@ def clean(
         for name in _new(key, first, workspace.environ)
     ]
     findings += _busy_gpus(workspace.environ, pause)
-    return "; ".join(findings)
+    # Names of files may have bytes that are no text.
+    return "; ".join(findings).encode(errors="backslashreplace").decode()
 
 
 def _read_first_files(workspace: Workspace) -> dict[str, list[str]]:
@@ -178,16 +177,6 @@ def _left_files(workspace: Workspace, stored: Mapping[str, list[str]]) -> Iterab
         for entry in folder.iterdir():
             if entry.name not in first:
                 yield entry
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    try:
-        path.unlink()
-    except OSError:
-        return  # the caller looks
 
 
 def _busy_gpus(environ: Mapping[str, str], pause: Callable[[float], object]) -> list[str]:

@@ -84,6 +84,7 @@ _SCRIPTS: Final = {"SBATCH": "Slurm", "PBS": "PBS", "BSUB": "LSF"}
 """Word of the comments in which a batch script has its options, and the scheduler. Sources: the
 manuals of `sbatch`, `qsub` and `bsub`.
 """
+_INTERPRETER: Final = re.compile(r"#![ \t]*/")
 _OPTION: Final = re.compile(rf"^#({'|'.join(_SCRIPTS)})\s", re.MULTILINE)
 
 
@@ -117,8 +118,8 @@ def refuse_unconverted_file(document: Mapping[str, object]) -> None:
 
 
 def refuse_script(text: str) -> None:
-    """Raise InvalidJob for a script, such as one for `sbatch`: a text with an interpreter."""
-    if not text.startswith("#!"):
+    """Raise InvalidJob for a script, such as one for `sbatch`: its first line names a program."""
+    if not _INTERPRETER.match(text):
         return
     option = _OPTION.search(text)
     title = f"a batch script of {_SCRIPTS[option[1]]}" if option else "a script"

@@ -16,7 +16,12 @@ from tests.support.stack import eventually
 from trainmaster.agent.program.process_table import process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.signal_receivers import is_catcher
-from trainmaster.agent.program.stacks import find_stacks, innermost_frames, print_stacks
+from trainmaster.agent.program.stacks import (
+    find_stacks,
+    innermost_frames,
+    print_stacks,
+    without_modules,
+)
 from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.workspace import Workspace
@@ -133,3 +138,22 @@ Current thread 0x00007fc76845ab80 (most recent call first):
     frame, own = innermost_frames(stacks, "")
     assert frame.endswith("threading.py:1590 in _shutdown")
     assert own.endswith("train.py:5 in serve")
+
+
+MODULES = "numpy.core._multiarray_umath, pandas._libs.lib"
+
+
+@pytest.mark.parametrize("label", ["", "[rank0]: "])
+def test_lists_of_modules_are_left_out(label: str) -> None:
+    first, last = f"{label}  File 'a.py', line 3 in f\n", f"{label}the end"
+    listed = f"{label}Extension modules: {MODULES} (total: 2)\n"
+    assert without_modules(f"{first}{listed}{last}") == first + last
+    own = f"{label}Extension modules: {MODULES}\n"
+    assert without_modules(own) == own, "a line of the program"
+
+
+def test_lists_of_modules_are_found_in_linear_time() -> None:
+    line = "Extension modules: " * 20_000
+    began = time.process_time()
+    assert without_modules(line) == line
+    assert time.process_time() - began < 1

@@ -94,7 +94,7 @@ def test_what_cannot_be_removed_is_a_finding(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace.work / "run").mkdir()
-    monkeypatch.setattr(previous_tenure, "_remove", lambda _: None)
+    monkeypatch.setattr(machine_state, "remove", lambda _: None)
     assert clean(workspace, no_containers) == (
         f"{workspace.work / 'run'} of the last job cannot be removed"
     )
@@ -326,6 +326,8 @@ def test_mount_outside_of_the_working_folders_is_detached_and_its_files_stay(
     [
         ("/mnt/data", True),
         ("/home/me/my data", True),
+        ("/mnt/größe", True),
+        ("/mnt/no utf-8 \udcff\r", True),
         ("/run/user/0", False),
         ("/var/lib/docker/overlay2/x/merged", False),
         ("/proc", False),
@@ -336,19 +338,19 @@ def test_mounts_of_the_system_and_of_containers_are_not_of_a_program(
     point: str, is_seen: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / "mountinfo"
-    escaped = point.replace(" ", "\\040")
-    file.write_text(f"36 35 98:0 / {escaped} rw,noatime - ext4 /dev/root rw\n")
+    escaped = os.fsencode(point.replace(" ", "\\040"))
+    file.write_bytes(b"36 35 98:0 / %b rw,noatime - ext4 /dev/root rw\n" % escaped)
     assert machine_state.program_mounts(file) == ([point] if is_seen else [])
 
 
-@pytest.fixture
-def mounted(workspace: Workspace, tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["my left", "größe, my left", "\udcff my left"])
+def mounted(request: pytest.FixtureRequest, workspace: Workspace, tmp_path: Path) -> Iterator[Path]:
     """Mount a folder of another machine below the folder for temporary files."""
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious").write_text("")
     remember_first_files(workspace)
-    point = Path(workspace.environ["TMPDIR"]) / "my left" / "data"
+    point = Path(workspace.environ["TMPDIR"]) / request.param / "data"
     point.mkdir(parents=True)
     mount = subprocess.run(["mount", "--bind", other, point], capture_output=True, check=False)
     if mount.returncode:
