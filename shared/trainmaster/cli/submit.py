@@ -186,7 +186,7 @@ def _check_local_packages(
     Packages that are in Cloud Storage already are judged by the function submit, or by `--check`.
     """
     from trainmaster.cli.doctor.findings import Status
-    from trainmaster.cli.doctor.program_checks import check_package_programs
+    from trainmaster.cli.doctor.program_checks import check_staged_programs
 
     staged = StagedObjects()
     with_packages = _stage_packages(document, package_path, packages, staging_bucket, staged)
@@ -194,7 +194,7 @@ def _check_local_packages(
         plan = accept(with_packages, default_job_id=None).plan
     except InvalidJob:
         return  # `check_document` names every problem
-    found = list(check_package_programs(plan, staged))
+    found = list(check_staged_programs(plan, staged))
     refused = [
         f"{finding.what}: {finding.fix}" for finding in found if finding.status is Status.FIX
     ]

@@ -323,6 +323,7 @@ def test_folder_whose_program_must_fail_is_refused_by_check_and_by_submit(
     assert checked.exit_code == 1
     assert "FIX  trian.py is not among the files that the job gets" in checked.output
     assert "FIX  requirements.txt: torch<2.6 excludes torch 2.13" in checked.output
+    assert checked.output.count("excludes torch") == 1
     refused = str(installation.run(*command, *program).exception)
     assert "trian.py is not among" in refused
     assert "torch<2.6 excludes" in refused

@@ -67,13 +67,17 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     from trainmaster.cli.doctor.findings import Status
     from trainmaster.cli.doctor.inspecting import open_inspection, run_check
     from trainmaster.cli.doctor.job_checks import check_file, check_job, check_job_id
+    from trainmaster.cli.doctor.program_checks import check_staged_programs
     from trainmaster.cli.doctor.remedies import Remedies
+    from trainmaster.jobspec.accept import accept
     from trainmaster.wiring.price_list import price_list
 
     findings = check_file(document)
     yield from findings
     if any(finding.status is Status.FIX for finding in findings):
         return
+    if staged is not None:
+        yield from check_staged_programs(accept(document, default_job_id=None).plan, staged)
     choose_installation()
     values = settings()
     remedies = Remedies(values.project, before_install=False)

@@ -19,6 +19,7 @@ from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.program_files.packages import all_files, check_packages, has_module
 from trainmaster.program_files.requirements import RuntimePackages, runtime_of
 from trainmaster.program_files.source_files import PROGRAM_BYTES_MAX
+from trainmaster.wiring.folders import MODULE as FOLDER_MODULE
 
 PACKAGE_BYTES_MAX: Final = 100 << 20
 """Larger packages are not read."""
@@ -45,13 +46,16 @@ def check_programs(
 ) -> Iterator[Finding]:
     """Yield what is wrong with the programs, and what cannot be seen.
 
-    `staged`: packages that are not uploaded yet.
+    `staged`: packages that are not uploaded yet; `check_staged_programs` judges those that have no
+    others.
     """
     for program in dict.fromkeys(programs_of(plan)):
         if program.container and not parse_registry_image(program.container.image):
             reason = "only images in Google's registries are looked up"
             yield not_checked(f"image {program.container.image}", reason)
-    yield from check_package_programs(plan, objects, staged)
+    for program in _module_programs(plan):
+        if staged is None or not _is_staged(program, staged):
+            yield from _check_packages(program, runtime_of(plan), objects, staged)
     for argument in joined_arguments(plan):
         yield limit(joined_argument_words(argument), "write each word as an argument of its own")
     directories = [program.job_dir for program in programs_of(plan) if program.job_dir]
@@ -59,13 +63,28 @@ def check_programs(
         yield from _check_job_dir(directory, objects)
 
 
-def check_package_programs(
-    plan: Plan, objects: Objects, staged: Objects | None = None
-) -> Iterator[Finding]:
-    """Yield why the packages of the job cannot run."""
-    for program in dict.fromkeys(programs_of(plan)):
-        if program.python_module:
-            yield from _check_packages(program, runtime_of(plan), objects, staged)
+def check_staged_programs(plan: Plan, staged: Objects) -> Iterator[Finding]:
+    """Yield what is wrong with the programs all of whose packages are not uploaded yet.
+
+    It needs neither an installation nor credentials.
+    """
+    for program in _module_programs(plan):
+        if _is_staged(program, staged):
+            yield from _check_packages(program, runtime_of(plan), staged)
+
+
+def _module_programs(plan: Plan) -> list[Program]:
+    return [program for program in dict.fromkeys(programs_of(plan)) if program.python_module]
+
+
+def _own_uris(program: Program) -> list[str]:
+    """Return the objects of the job's own packages, without their versions."""
+    return [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
+
+
+def _is_staged(program: Program, staged: Objects) -> bool:
+    uris = _own_uris(program)
+    return bool(uris) and all(staged.generation(uri) is not None for uri in uris)
 
 
 def joined_arguments(plan: Plan) -> list[str]:
@@ -79,7 +98,7 @@ def joined_argument_words(argument: str) -> str:
 
 
 def _check_packages(
-    program: Program, runtime: RuntimePackages, objects: Objects, staged: Objects | None
+    program: Program, runtime: RuntimePackages, objects: Objects, staged: Objects | None = None
 ) -> Iterator[Finding]:
     """Yield what is wrong with the program, and whether a package of the job has its module.
 
@@ -88,8 +107,7 @@ def _check_packages(
     """
     archives: list[Archive] = []
     bytes_left = SOURCE_BYTES_MAX
-    own_uris = [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
-    for uri in own_uris:
+    for uri in _own_uris(program):
         source = staged if staged and staged.read(uri, max_bytes=1) else objects
         try:
             content = source.read(uri, max_bytes=PACKAGE_BYTES_MAX + 1)
@@ -104,7 +122,8 @@ def _check_packages(
         bytes_left -= archive.bytes_read
         archives.append(archive)
     module = program.python_module
-    yield from folder_findings(check_packages(module, archives, runtime, SOURCE_BYTES_MAX))
+    if module != FOLDER_MODULE:  # a folder is judged before it is packed
+        yield from folder_findings(check_packages(module, archives, runtime, SOURCE_BYTES_MAX))
     if has_module(module, all_files(archives)):
         yield ok(f"module {module}")
 
