@@ -31,7 +31,6 @@ from trainmaster.cli.installation import (
 from trainmaster.cli.job_files import check_document, read_job, with_job_name
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
-from trainmaster.cli.staged_objects import StagedObjects
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
@@ -56,6 +55,7 @@ from trainmaster.wiring.folder_checks import (
 )
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables
+from trainmaster.wiring.staged_objects import STAGED_BUCKET, StagedObjects
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
@@ -312,7 +312,7 @@ def _storage(staged: Objects | None) -> tuple[Objects, str]:
     `--check`, which passes `staged`, needs no installation.
     """
     if staged:
-        return staged, known_variables().get(BUCKET, "bucket-of-the-installation")
+        return staged, known_variables().get(BUCKET, STAGED_BUCKET)
     from trainmaster.wiring.objects import objects
 
     choose_installation()
