@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -147,6 +147,71 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     )
     own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
     assert "; worker" not in own.text
+
+
+COMPLETED: Final = {"incarnation": 2, "ordered_at": at(90)}
+WAITS_FOR_PEERS: Final = {"incarnation": 2, "ordered_at": at(10), "left_peers": True}
+STOPPED: Final = {"incarnation": 2, "ordered_at": at(10), "round_reported": True}
+SILENT: Final = ProgramError(*LATE_PEERS[0], STEP)
+
+
+@pytest.mark.parametrize(
+    ("worker_0", "worker_1", "left"),
+    [
+        (COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0"),
+        (
+            WAITS_FOR_PEERS,
+            WAITS_FOR_PEERS,
+            "; the ranks of worker 0, worker 1 had exited 0",
+        ),
+        (
+            COMPLETED,
+            WAITS_FOR_PEERS,
+            "; worker 0 had exited 0; the ranks of worker 1 had exited 0",
+        ),
+        (STOPPED, COMPLETED, "; worker 1 had exited 0"),
+        (STOPPED, STOPPED, ""),
+    ],
+    ids=[
+        "two completed",
+        "two launchers wait",
+        "one of each",
+        "one was stopped",
+        "none has left",
+    ],
+)
+def test_verdict_names_all_members_that_had_left_the_others(
+    worker_0: dict[str, Any], worker_1: dict[str, Any], left: str
+) -> None:
+    state = held(2, a_replica(WORKER_0, **worker_0), a_replica(WORKER_1, **worker_1))
+    decision = judge_held(state, exited(CHIEF, 1, error=PEER_LOSS, ran_s=20))
+    assert (
+        f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){left}. Restart 1"
+        in (decision.text)
+    )
+    assert ("Give all ranks the same number of steps" in decision.text) is (left != "")
+
+
+@pytest.mark.parametrize(
+    ("worker_0", "error", "action"),
+    [
+        (COMPLETED, None, "8 fail_job same_failure_again"),
+        (STOPPED, None, "8 fail_job same_failure_again"),
+        (STOPPED, SILENT, "10 begin_round non_zero_exit"),
+    ],
+    ids=["two completed", "one was stopped", "the one that was stopped may hang"],
+)
+def test_members_that_twice_leave_several_others_prove_a_bug(
+    worker_0: dict[str, Any], error: ProgramError | None, action: str
+) -> None:
+    event = left()
+    if error is not None:
+        event = replace(event, error=replace(error, own_frame=STEP))
+    first = held(2, a_replica(WORKER_0, **worker_0), recalled(2))
+    begun = apply(first, evolve(first, judge_held(first, event), NOW))
+    again = a_replica(WORKER_0, **{**worker_0, "incarnation": worker_0["incarnation"] + 1})
+    decision = judge_held(held(3, again, recalled(3), bug=begun.job.round.bug), event)
+    assert summarize(decision) == action
 
 
 CONNECTION_CLOSED: Final = ProgramError(
