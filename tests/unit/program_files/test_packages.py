@@ -55,7 +55,11 @@ def noted(*archives: Archive, **how: object) -> list[str]:
     return [found.problem for found in check(*archives, **how) if not found.must_fail]  # type: ignore[arg-type]
 
 
-PACKAGE = {"trainer/__init__.py": "", "trainer/task.py": "import os\n", "setup.py": SETUP}
+PACKAGE: dict[str, str | bytes] = {
+    "trainer/__init__.py": "",
+    "trainer/task.py": "import os\n",
+    "setup.py": SETUP,
+}
 REFUSED: dict[str, dict[str, str | bytes]] = {
     "started module": {**PACKAGE, "trainer/task.py": BROKEN},
     "its package": {**PACKAGE, "trainer/__init__.py": BROKEN},
