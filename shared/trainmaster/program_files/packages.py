@@ -124,7 +124,7 @@ def _tar_names(archive: bytes, unpacked_max: int) -> list[str]:
             names.append(member.name)
             if len(names) > FILES_MAX or len(source.pax_headers) > COMMON_VALUES_MAX:
                 raise _TooLargeError
-            source.members = []  # each keeps its own copy of the values for all
+            source.members = []  # type: ignore[attr-defined]  # each copies the values for all
     return names
 
 
