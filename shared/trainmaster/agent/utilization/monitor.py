@@ -159,8 +159,9 @@ class UtilizationMonitor:
             wait_s = self._sample_s
             if program_ended:  # its last report waits for the distance from the one before
                 wait_s = max(DISTANCE_MIN_S - (time.monotonic() - reported_at), 0.0)
-            program_ended |= self._ended.wait(wait_s)
-            self._ended.clear()
+            if self._ended.wait(wait_s):
+                self._ended.clear()
+                program_ended = True
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at
