@@ -22,6 +22,14 @@ from trainmaster.program_files.source_files import FILE_BYTES_MAX
 
 FILES_MAX: Final = 20_000
 """Files of the largest archive that is judged."""
+HEADER_BYTES_MAX: Final = 16 << 10
+"""Longest name or extended header of a tar archive. Linux has no longer paths than 4 KiB."""
+HEADERS_BYTES_MAX: Final = 8 << 20
+"""All headers of a tar archive. `tarfile` needs about a second for so many, and their names that
+much memory.
+"""
+COMMON_VALUES_MAX: Final = 100
+"""Values that extended headers may set for all members. `tarfile` copies them for each member."""
 NAME_MAX: Final = 400
 """Characters of the longest path that is judged."""
 _READ: Final = re.compile(
@@ -53,8 +61,12 @@ _DAMAGE: Final = (
     ValueError,
     zlib.error,
     lzma.LZMAError,
+    RecursionError,
+    MemoryError,
 )
-"""What reading a damaged archive raises."""
+"""What reading a damaged archive raises. `tarfile` calls itself for a header of a header, and an
+archive names the size of the dictionary that its decompressor allocates.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +96,30 @@ class _TooLargeError(Exception):
 
 
 class _Limited:
-    """A file of which only the first `limit` bytes can be read."""
+    """A file of which only the first `limit` bytes can be read.
+
+    `tarfile` reads headers, and seeks over the content of members: the size of a read, and that of
+    all reads together, are limited, too.
+    """
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
         self._limit = limit
+        self._left = HEADERS_BYTES_MAX
 
     def read(self, size: int) -> bytes:
-        if self._file.tell() + size > self._limit:
+        self._left -= size
+        is_long = size > HEADER_BYTES_MAX or self._left < 0
+        if is_long or self._file.tell() + size > self._limit:
             raise _TooLargeError
         return self._file.read(size)
+
+    def content(self, member: tarfile.TarInfo) -> bytes:
+        """Return the content of a file that is stored as it is."""
+        self.seek(member.offset_data)
+        if member.offset_data + member.size > self._limit:
+            raise _TooLargeError
+        return self._file.read(member.size)
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
         if whence != io.SEEK_SET or position > self._limit:
@@ -114,10 +140,9 @@ class _Reader:
     def wants(self, name: str, size: int) -> bool:
         return bool(_READ.search(name)) and size <= min(FILE_BYTES_MAX, self.bytes_left)
 
-    def keep(self, name: str, file: IO[bytes], size: int) -> None:
-        """Read a file of which the archive says that it has `size` bytes."""
-        self.contents[name] = file.read(size)
-        self.bytes_left -= size
+    def keep(self, name: str, content: bytes) -> None:
+        self.contents[name] = content
+        self.bytes_left -= len(content)
 
 
 def open_archive(archive: bytes, unpacked_max: int, contents_max: int) -> Archive | None:
@@ -125,7 +150,7 @@ def open_archive(archive: bytes, unpacked_max: int, contents_max: int) -> Archiv
     and metadata.
 
     None: they are not known, because the archive is damaged, or has more than FILES_MAX files or,
-    if it is a tar archive, more than `unpacked_max` bytes.
+    if it is a tar archive, more than `unpacked_max` bytes or unusual headers.
     """
     reader = _Reader(contents_max)
     try:
@@ -165,7 +190,7 @@ def _zip_files(archive: bytes, reader: _Reader) -> list[str]:
             )
             if is_readable and reader.wants(entry.filename, entry.file_size):
                 with package.open(entry) as file:
-                    reader.keep(entry.filename, file, entry.file_size)
+                    reader.keep(entry.filename, file.read(entry.file_size))
     return [entry.filename for entry in entries if not entry.is_dir()]
 
 
@@ -174,19 +199,20 @@ def _tar_files(archive: bytes, unpacked_max: int, reader: _Reader) -> Iterable[s
     openers = (opener for magic, opener in _DECOMPRESSORS.items() if archive.startswith(magic))
     opener = next(openers, None)
     file: IO[bytes] = opener(content) if opener else content
+    limited = _Limited(file, unpacked_max)
     names: list[str] = []
-    with tarfile.open(fileobj=cast("IO[bytes]", _Limited(file, unpacked_max)), mode="r:") as source:
+    with tarfile.open(fileobj=cast("IO[bytes]", limited), mode="r:") as source:
         for number, member in enumerate(source, start=1):
-            if number > FILES_MAX:
+            if number > FILES_MAX or len(source.pax_headers) > COMMON_VALUES_MAX:
                 raise _TooLargeError
+            source.members = []  # type: ignore[attr-defined]  # each copies the values for all
             if member.isdir():
                 continue
             name = member.name.removeprefix("./")
             names.append(name)
             is_plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
-            stored = source.extractfile(member) if is_plain else None
-            if stored is not None and reader.wants(name, member.size):
-                reader.keep(name, stored, member.size)
+            if is_plain and reader.wants(name, member.size):
+                reader.keep(name, limited.content(member))
     return names
 
 

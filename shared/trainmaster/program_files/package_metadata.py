@@ -16,7 +16,7 @@ from trainmaster.program_files.source_files import read_tree, version_pair
 REQUIREMENTS_MAX: Final = 500
 """A package with more requirements is not judged."""
 REQUIREMENT_MAX: Final = 500
-"""Characters of the longest requirement that is judged."""
+"""Characters of the longest requirement that is judged. Others read it in messages."""
 _EGG_INFO: Final = ".egg-info/PKG-INFO"
 _FINAL_METADATA: Final = (2, 2)
 """From this version on, the metadata of a source distribution names all requirements, or says that
@@ -54,9 +54,8 @@ def requirements_of(archive: Archive) -> list[str] | None:
         found = _requirements(archive)
     except _UNREADABLE:
         return None
-    if len(found) > REQUIREMENTS_MAX or any(len(text) > REQUIREMENT_MAX for text in found):
-        return None
-    return found
+    are_usual = all(len(text) <= REQUIREMENT_MAX and text.isprintable() for text in found)
+    return found if are_usual and len(found) <= REQUIREMENTS_MAX else None
 
 
 def _requirements(archive: Archive) -> list[str]:

@@ -5,6 +5,7 @@ packages ──► files as pip installs them ──► started module ──►
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -24,6 +25,11 @@ from trainmaster.program_files.source_files import Entry, Sources
 
 PLACE: Final = "the package's requirements"
 """Where packages name what they require."""
+NEAREST_AMONG_MAX: Final = 1_000
+"""Modules among which the nearest one is searched: for each, it takes up to a millisecond."""
+NEAREST_CHARS_MAX: Final = 100
+"""Longer names of modules are no slips of the pen."""
+_MODULE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPILED_SOURCES: Final = (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
 _OWN_BUILD: Final = b"cmdclass"
 """Argument of `setup()` with which a setup.py may generate or change modules."""
@@ -71,10 +77,11 @@ def _check_setup(
     setup = f"{archive.top}setup.py"
     if not archive.is_source or setup not in archive.files:
         return
-    files = ProgramFiles(frozenset((setup,)), archive.read)
+    # Others read the messages: the submitter chooses the name of the folder.
+    files = ProgramFiles(frozenset(("setup.py",)), lambda _: archive.read(setup))
     has_build_tool = f"{archive.top}pyproject.toml" in archive.files
     for finding in Sources(files, runtime.python, bytes_max).check_syntax(
-        Entry(setup, root=archive.top)
+        Entry("setup.py", root="")
     ):
         yield replace(finding, must_fail=finding.must_fail and not has_build_tool)
 
@@ -145,13 +152,27 @@ def check_module(module: str, files: frozenset[str]) -> Iterator[ProgramFinding]
             f"correct pythonModule: {module.removesuffix('.py')}",
         )
     elif siblings and name not in siblings:
-        (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
-        remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
+        nearest = _nearest_module(name, siblings)
+        remedy = "add it to one of them, or correct pythonModule"
+        if nearest:
+            remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
         # A dependency may add modules to a package without __init__.py, and so may a build.
         is_whole = any(file.endswith(f"{parent}/__init__.py") for file in files)
         is_compiled = any(file.endswith(_COMPILED_SOURCES) for file in files)
         report = must_fail if is_whole and not is_compiled else may_fail
         yield report(f"no package of the job has the module {module}", remedy)
+
+
+def _nearest_module(name: str, siblings: Iterable[str]) -> str | None:
+    """Return the sibling whose name is most alike; None if none can be the name of a module.
+
+    The names are those of files in a package, and other people read the result.
+    """
+    usual = (sibling for sibling in siblings if len(sibling) <= NEAREST_CHARS_MAX)
+    modules = sorted(filter(_MODULE_NAME.fullmatch, usual))[:NEAREST_AMONG_MAX]
+    if len(name) > NEAREST_CHARS_MAX:
+        return None
+    return next(iter(get_close_matches(name, modules, 1, 0)), None)
 
 
 def _lookup(module: str, files: frozenset[str]) -> tuple[str, set[str]]:

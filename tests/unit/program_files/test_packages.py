@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.fuzz.run import Used
 from tests.support.archives import sdist_of, wheel_of
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.program_files.archives import Archive, open_archive
@@ -291,6 +292,16 @@ def test_requirement_that_excludes_the_runtimes_framework_is_refused() -> None:
     assert refused(a_source(**files), runtime=OWN_IMAGE) == []
 
 
+def test_messages_have_no_control_characters() -> None:
+    """Other people read them, and a submitter chooses the names in a package."""
+    files = {"setup.py": b"print 'a\x1b]0;x\x07'\n", "trainer/task.py": b"import os\n"}
+    archive = opened(sdist_of(files, top="\x1b]0;x\x07/"))
+    (found,) = check(archive)
+    assert str(found).isprintable()
+    metadata = "Metadata-Version: 2.4\nName: a\nRequires-Dist: torch<2; os_name == '\x1b'\n"
+    assert check(a_source(**{"PKG-INFO": metadata, "trainer/task.py": "import os\n"})) == []
+
+
 def test_more_sources_than_the_limit_are_not_judged() -> None:
     archive = a_source(**{**PACKAGE, "trainer/task.py": f"{BROKEN}# {'x' * 5000}\n"})
     assert list(check_packages("trainer.task", [archive], PYTORCH, 5000)) == []
@@ -302,3 +313,16 @@ def test_module_may_be_of_any_form_that_python_runs(file: str) -> None:
     files = frozenset(("/trainer/__init__.py", "/trainer/model.py", f"/trainer/{file}"))
     assert has_module("trainer.task", files)
     assert list(check_module("trainer.task", files)) == []
+
+
+def test_nearest_module_is_searched_among_names_of_modules_and_within_limits() -> None:
+    """A submitter chooses the names of files, which others read in the message."""
+    parent = frozenset(("/trainer/__init__.py",))
+    hostile = {f"/trainer/{'ab' * 1200}{number}.py" for number in range(1000)}
+    words = {"/trainer/cancel all jobs.py", "/trainer/\x1b]0;x\x07.py", "/trainer/a\nb.py"}
+    used = Used()
+    (finding,) = check_module(f"trainer.{'ba' * 100}", parent | hostile | words)
+    assert used.since_last_call()[0] < 0.5
+    assert finding.remedy == "add it to one of them, or correct pythonModule"
+    (finding,) = check_module("trainer.tsak", parent | hostile | words | {"/trainer/task.py"})
+    assert finding.remedy == "correct pythonModule, for example trainer.task"
