@@ -10,6 +10,7 @@ import yaml
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cli.mcp.sessions import EXAMPLE, call, document, tools
 from tests.unit.cost.price_lists import price_list
+from trainmaster.cli.mcp import MARK
 from trainmaster.cli.mcp_budget import read_budget
 from trainmaster.errors import PermanentError
 from trainmaster_local.testing import Installation
@@ -71,7 +72,7 @@ def test_an_ended_job_counts_with_what_it_has_cost(installation: Installation) -
     installation.now += timedelta(hours=1)
     installation.client.cancel("first")
     assert not call(served, "submit", document=document("second"))[1]
-    words = call(served, "status")[0].splitlines()[0]
+    words = call(served, "status")[0].splitlines()[1].removeprefix(MARK)
     assert 5.3 < float(words.partition(" ")[0]) < 6.5
     assert installation.client.describe("first").document["labels"] == {
         "team": "a",
