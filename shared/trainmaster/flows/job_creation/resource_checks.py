@@ -125,7 +125,7 @@ def found_resources(spec: AcceptedSpec, notes: Iterable[Substitution]) -> list[s
         found.append(f"service account {account}")
     secrets = len(_secrets(programs)) - unseen[f"a {_SECRET}"]
     if secrets:
-        found.append(f"{secrets} {_SECRET}{'s' * (secrets > 1)}")
+        found.append(f"1 {_SECRET}" if secrets == 1 else f"{secrets} {_SECRET}s")
     return found
 
 
