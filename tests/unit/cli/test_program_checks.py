@@ -124,7 +124,7 @@ def test_archive_with_any_damage_is_not_judged_and_raises_nothing(form: str) -> 
 def test_packages_that_are_not_uploaded_yet_are_read_where_they_are_staged() -> None:
     plan, staged = a_program("trainer.task"), stored(sdist(*FILES))
     findings = list(check_staged_programs(plan, staged))
-    assert of(findings, Status.OK) == [("module trainer.task", "")]
+    assert of(findings, Status.OK) == [("module trainer.task: a package of the job has it", "")]
     assert list(check_programs(plan, MemoryObjects(), staged)) == [], "it is told once"
 
 

@@ -34,11 +34,18 @@ class CheckedObjects(Objects, ObjectTimes, Protocol):
     """Cloud Storage with the user's credentials."""
 
 
-def folder_findings(found: Iterable[ProgramFinding]) -> Iterator[Finding]:
-    """Yield the findings of a folder: a problem if the program must fail, else a warning."""
+def folder_findings(found: Iterable[ProgramFinding], checked: str = "") -> Iterator[Finding]:
+    """Yield the findings of a folder: a problem if the program must fail, else a warning.
+
+    `checked`: what was checked, in words, which is reported if nothing was found.
+    """
+    is_clean = True
     for finding in found:
+        is_clean = False
         report = problem if finding.must_fail else limit
         yield report(finding.problem, finding.remedy)
+    if is_clean and checked:
+        yield ok(checked)
 
 
 def check_programs(
@@ -125,7 +132,7 @@ def _check_packages(
     if module != FOLDER_MODULE:  # a folder is judged before it is packed
         yield from folder_findings(check_packages(module, archives, runtime, SOURCE_BYTES_MAX))
     if has_module(module, all_files(archives)):
-        yield ok(f"module {module}")
+        yield ok(f"module {module}: a package of the job has it")
 
 
 def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:
