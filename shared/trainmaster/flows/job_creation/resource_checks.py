@@ -167,7 +167,8 @@ def check_resources(
         return findings
     with ThreadPoolExecutor(min(len(lookups), LOOKUPS_AT_ONCE)) as pool:
         for found in pool.map(lambda lookup: lookup(), lookups):
-            for result in found if isinstance(found, list) else (found,):
+            results = found if isinstance(found, list) else [found]
+            for result in results:
                 findings.add(result)
     return findings
 
