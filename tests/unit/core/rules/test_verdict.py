@@ -1,4 +1,8 @@
-"""The verdict on a round: one end decides."""
+"""The verdict on a round: one end decides.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 
