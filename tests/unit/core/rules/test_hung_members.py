@@ -48,7 +48,6 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
 
-
 ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
 """A job that fails at its first failure."""
 HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10), round_reported=True)
@@ -178,9 +177,8 @@ def replied(replica_id: ReplicaId, *, lost_first: bool) -> State:
 def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> None:
     """A verdict does not read all ends of a large round."""
     ended = exited(WORKER_1, 1, error=PEER_LOSS)
-    policy = ExitPolicy(
-        rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),)
-    )  # it waits for no VM
+    # It waits for no VM.
+    policy = ExitPolicy(rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),))
     job = a_job(plan=a_plan(2, exit_policy=policy))
     state = held(2, a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), job=job)
     state = after(state, of_ready(WORKER_1, 2, ended), 91)
