@@ -141,9 +141,9 @@ def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
 
 def test_role_with_the_worst_advice_decides() -> None:
     advice = {("z", GPU): 0.3, ("z", CPU): 0.9}
-    worst = 0.7 * 0.3 + 0.3 * 0.5
-    found = estimate_prospects([[("z", GPU), ("z", CPU)]], [], at(0), advice)
-    assert found == (Prospect(pytest.approx(worst)),)
+    (prospect,) = estimate_prospects([[("z", GPU), ("z", CPU)]], [], at(0), advice)
+    assert prospect.chance == pytest.approx(0.7 * 0.3 + 0.3 * 0.5)
+    assert prospect.failed_at is None
 
 
 SPOT_GPU = replace(WITH_GPU, purchase=SPOT)
