@@ -1,5 +1,7 @@
 """Notifications in infra/: the schema of their topic, the webhook and the e-mails, which are off by
 default.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on (`conftest.py`).
 """
 
 from __future__ import annotations
