@@ -176,7 +176,7 @@ def _resolve(
         if job.training_input is None:
             at_top = [name for path, name in problems.names.items() if len(path) == 1]
             problems.add_text(
-                (TRAINING_INPUT,), describe_missing_body(at_top), TRAINING_INPUT_EXAMPLE
+                (TRAINING_INPUT,), describe_missing_body(at_top), advice=TRAINING_INPUT_EXAMPLE
             )
         spec = resolve_training_input(
             job.training_input or TrainingInput(), extension, variables, problems

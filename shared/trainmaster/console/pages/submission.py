@@ -84,7 +84,7 @@ def check_submission(console: Console, form: SubmissionForm, source: str) -> Map
                 Problem(
                     "jobId",
                     f"is used: {form.job_id} exists, and ids are never used again",
-                    "digits_2",
+                    example="digits_2",
                 )
             ]
         )

@@ -37,7 +37,9 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
         raise InvalidJob(
             (
                 Problem(
-                    FIELD, f"is true, or the job names a folder below /gcs/, and {reason}", example
+                    FIELD,
+                    f"is true, or the job names a folder below /gcs/, and {reason}",
+                    example=example,
                 ),
             )
         )

@@ -145,7 +145,7 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
             f"names a {resource.kind.words}: submit the job through the API, as a user who may use"
             f" it, or let an administrator add {allowed.entry_for(resource)} to the setting"
             f" {SETTING}",
-            "leave it out",
+            example="leave it out",
         )
         for resource in spec.resources
         if not allowed.allow(resource)
@@ -161,7 +161,7 @@ def _check_vm_names(job: Job, store: JobQueries) -> None:
     owner = store.owner_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner is not None and owner.set_id != job.job_id:
         problem = f"gives its VMs the names of the VMs of {owner.set_id}"
-        raise InvalidJob((Problem("jobId", problem, f"{job.job_id}_2"),))
+        raise InvalidJob((Problem("jobId", problem, example=f"{job.job_id}_2"),))
 
 
 def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
@@ -206,14 +206,14 @@ def with_checked_places(
     ):
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem(
-            "trainmaster.placement.anyOf", reason, "ordered, in place of anyOf"
+            "trainmaster.placement.anyOf", reason, example="ordered, in place of anyOf"
         )
     if plan.where.cheapest_first:
         plan = ranked_by_price(plan, prices, transfers(spec, objects, prices))
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
         problem = problem or Problem(
-            "trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE
+            "trainmaster.maxCost", f"cannot be kept: {limited.reason}", example=CAP_ADVICE
         )
         limited = plan
     if USD_PER_HOUR in limits:
@@ -241,7 +241,7 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
         advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
     else:
         return None
-    return Problem(MACHINES_FIELDS[dialect], f"{problem}. Use {advice}", advice)
+    return Problem(MACHINES_FIELDS[dialect], f"{problem}. Use {advice}", example=advice)
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
@@ -269,7 +269,7 @@ def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
         f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable"
         " worker_regions adds regions"
     )
-    return Problem(field, problem, " or ".join(sorted(regions)))
+    return Problem(field, problem, example=" or ".join(sorted(regions)))
 
 
 def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin = MESSAGE) -> Job:
@@ -312,4 +312,4 @@ def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> T
         if planned_trials(resumed) > 0:
             return resumed
         problem = f"names {tuning.resumes}, which has already tried every combination of values"
-    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, "leave it out"),))
+    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, example="leave it out"),))

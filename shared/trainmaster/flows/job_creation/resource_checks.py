@@ -170,7 +170,7 @@ def _look_up_module(
         return None
     name = field_with(module, spec.spec_json, "pythonModule")
     if finding.must_fail:
-        return Problem(name, f"is {module}, but {finding.problem}", finding.remedy)
+        return Problem(name, f"is {module}, but {finding.problem}", example=finding.remedy)
     return Substitution(name, module, module, f"{finding.problem}: {finding.remedy}")
 
 
@@ -240,7 +240,7 @@ def _look_at_bucket(
     if place is None:
         problem = f"names the bucket {bucket}, which does not exist"
         return (
-            Problem(name, problem, "create the bucket first, in the job's region")
+            Problem(name, problem, example="create the bucket first, in the job's region")
             if is_directory
             else None
         )
@@ -306,7 +306,7 @@ def _look_up(
     match find():
         case Existence.MISSING:
             problem = f"names the {kind} {value}, which does not exist"
-            return Problem(name, problem, f"create the {kind} first")
+            return Problem(name, problem, example=f"create the {kind} first")
         case Existence.UNKNOWN:
             return _unknown(name, value, f"the {kind} {value}")
         case Existence.EXISTS:
@@ -324,7 +324,7 @@ def _look_up_secret(
             return Problem(
                 name,
                 f"names a {kind} that does not exist or is not enabled",
-                "the name of a secret of Secret Manager, and not its value",
+                example="the name of a secret of Secret Manager, and not its value",
             )
         case Existence.UNKNOWN:
             return _unknown(name, f"a {kind}", f"the {kind}")

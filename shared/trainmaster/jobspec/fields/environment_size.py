@@ -67,9 +67,13 @@ def check_environment_size(
     problem = f"makes {name} {size} bytes long, and Linux allows a variable {VARIABLE_BYTES_MAX}"
     largest = max(roles, key=lambda role: role.count)
     if len(json.dumps(cluster.roles())) > VARIABLE_BYTES_MAX // 2:
-        problems.add_text(largest.paths.count, problem, "use fewer replicas or a shorter jobId")
+        problems.add_text(
+            largest.paths.count, problem, advice="use fewer replicas or a shorter jobId"
+        )
     else:
-        problems.add_of_document(Problem(ROOT, problem, "put large inputs into files in gs://"))
+        problems.add_of_document(
+            Problem(ROOT, problem, example="put large inputs into files in gs://")
+        )
 
 
 def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:

@@ -27,7 +27,7 @@ def invalid(problem: str, example: str) -> InvalidJob:
 
     It concerns the whole document, and says where in it.
     """
-    return InvalidJob([Problem(ROOT, problem, example)])
+    return InvalidJob([Problem(ROOT, problem, example=example)])
 
 
 def too_deep(where: str) -> InvalidJob:
@@ -130,7 +130,7 @@ class _Copier:
 
         List items keep their index so, and a name that is given is not missing.
         """
-        self.problems.append(Problem(path or ROOT, problem, example))
+        self.problems.append(Problem(path or ROOT, problem, example=example))
         return None
 
 

@@ -61,12 +61,14 @@ def with_alternatives(
     has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
     if has_wrong_data:
         problems.add(
-            (*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set"
+            (*PLACEMENT, "data", "uri"),
+            "must be an address in Cloud Storage",
+            example="gs://my-data/set",
         )
     if any(group.purchase.is_queued for group in plan.groups):
         queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
         problem = "cannot be combined with placement: a queued request waits in one zone"
-        problems.add_text(queue_path, problem, "leave out one of them")
+        problems.add_text(queue_path, problem, advice="leave out one of them")
     name, alternatives = listed
     options: list[Option] = []
     candidates: list[Candidate] = []
@@ -104,13 +106,13 @@ def _check_options(
     """Check the alternatives together. `candidates`: their number. `path`: that of the list."""
     if all(option.after_s for option in options):
         problem = "has only alternatives with `after`: nothing could be requested at first"
-        problems.add_text(path, problem, "one without")
+        problems.add_text(path, problem, advice="one without")
     if candidates > CANDIDATES_MAX:
         problem = (
             f"results in {candidates} candidates (zones of alternatives); a job has at most"
             f" {CANDIDATES_MAX}"
         )
-        problems.add_text(path, problem, "fewer regions, or zones in place of regions")
+        problems.add_text(path, problem, advice="fewer regions, or zones in place of regions")
     slices_differ = len({tuple(group.tpu for group in option.groups) for option in options}) > 1
     if slices_differ:
         slices: list[str] = []
@@ -149,7 +151,9 @@ def _read_list(
             problem = "has both anyOf and ordered"
         if not problems.has_any_at(PLACEMENT):
             problems.add_text(
-                PLACEMENT, problem, 'ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]'
+                PLACEMENT,
+                problem,
+                advice='ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]',
             )
         return None
     ((name, alternatives),) = given.items()
@@ -158,7 +162,7 @@ def _read_list(
     problem = "is empty"
     if alternatives:
         problem = f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
-    problems.add_text((*PLACEMENT, name), problem, "one alternative, with several regions")
+    problems.add_text((*PLACEMENT, name), problem, advice="one alternative, with several regions")
     return None
 
 
@@ -192,16 +196,16 @@ class _Resolver:
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
                 self.problems.add_text(
-                    (*self.path, field), "is empty", "leave it out, for those of the job"
+                    (*self.path, field), "is empty", advice="leave it out, for those of the job"
                 )
         if self._sets("reservation") and not alternative.zones:
             reason = "needs zones in its alternative: a reservation is in one zone"
             self.problems.add_text(
-                (*self.path, "reservation"), reason, f'zones: ["{self.plan.where.zones[0]}"]'
+                (*self.path, "reservation"), reason, advice=f'zones: ["{self.plan.where.zones[0]}"]'
             )
         if alternative.regions and alternative.zones:
             self.problems.add_text(
-                zones_path, "cannot be combined with regions", "leave one of them out"
+                zones_path, "cannot be combined with regions", advice="leave one of them out"
             )
         elif alternative.zones:
             check_zones(alternative.zones, zones_path, self.problems)
@@ -220,13 +224,17 @@ class _Resolver:
         path = (*self.path, "regions")
         if ANY in regions:
             if len(regions) > 1:
-                self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
+                self.problems.add_text(
+                    path, "has any and other regions", advice=f'regions: "{ANY}"'
+                )
             usable = tuple(region for region in self.installed if self._is_usable(region, tpus))
             regions = usable or (self.plan.where.region,)
         all_zones: list[str] = []
         for index, region in enumerate(regions):
             if region in regions[:index]:
-                self.problems.add_text((*path, index), f"repeats {region}", "each region once")
+                self.problems.add_text(
+                    (*path, index), f"repeats {region}", advice="each region once"
+                )
             _, zones = resolve_zones(region, (*path, index), (), tpus, self.problems)
             all_zones += zones
         return all_zones
@@ -277,7 +285,9 @@ class _Resolver:
         named = self._named_roles()
         if machine is None:
             if self._sets("roles"):
-                self.problems.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
+                self.problems.add_text(
+                    (*self.path, "roles"), "needs a machineSpec", advice="leave it out"
+                )
             return self._roles_with_machine_at_spot(), groups
         path = (*self.path, "machineSpec")
         type_path = (*path, "machineType")
@@ -293,7 +303,7 @@ class _Resolver:
             self.problems.add_text(
                 path,
                 problem,
-                "leave it out: its alternatives can differ in regions, zones and spot",
+                advice="leave it out: its alternatives can differ in regions, zones and spot",
             )
             return self.spec.roles, groups
         require(machine.machine_type, type_path, self.problems)
@@ -311,7 +321,7 @@ class _Resolver:
                 " different ways"
             )
             example = "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g"
-            self.problems.add(type_path, problem, example)
+            self.problems.add(type_path, problem, example=example)
             return self.spec.roles, groups
         resolved = resolve_task_groups(changed, self.problems, has_containers=True)
         by_type = groups_before | {group.task_type: group for group in resolved}
@@ -363,13 +373,15 @@ class _Resolver:
             )
             path = (*self.path, "machineSpec", "machineType")
             self.problems.add_text(
-                path, problem, f"leave out {EXTENSION}.image: each generation has its own"
+                path, problem, advice=f"leave out {EXTENSION}.image: each generation has its own"
             )
         if len(_shapes(slices)) > len(_shapes(job_slices)):
             types = ", ".join(tpu.type for tpu in slices)
             problem = f"results in slices of different shapes: {types}"
             self.problems.add_text(
-                (*self.path, "roles"), problem, "leave it out: all roles with TPUs get the machine"
+                (*self.path, "roles"),
+                problem,
+                advice="leave it out: all roles with TPUs get the machine",
             )
 
     def _named_roles(self) -> set[TaskType]:
@@ -382,7 +394,7 @@ class _Resolver:
         for index, role in enumerate(self.alternative.roles):
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
-                self.problems.add((*self.path, "roles", index), problem, str(known[0]))
+                self.problems.add((*self.path, "roles", index), problem, example=str(known[0]))
         named = {role for role in self.alternative.roles if role is not None}
         accelerated = {group.task_type for group in groups if group.accelerator or group.tpu}
         return named or accelerated or set(known)

@@ -30,7 +30,7 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         problems.add(
             (EXTENSION, "gcs"),
             f"is false, and the job names a folder below {GCS}: {quoted(named)}",
-            "true",
+            example="true",
         )
     is_required = extension.gcs is True or named is not None
     is_usual = spec.dialect is Dialect.VERTEX  # whose programs may rely on it without naming it
