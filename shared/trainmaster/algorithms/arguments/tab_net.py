@@ -1,5 +1,8 @@
 """Arguments of `tab_net`.
 
+`_number(NAME, DEFAULT, HELP)` declares one. Its value is from `low` to `high`, both included; with
+`is_open`, `low` itself is not allowed.
+
 Source of names and defaults: its successor on Vertex AI (python-aiplatform 1.40).
 """
 
