@@ -308,7 +308,9 @@ def trainmaster(search: Search) -> None:
     """Search as the product does."""
     job = job_of(search.market)
     accepted = evolve(
-        None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)), START
+        state=None,
+        decision=Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)),
+        now=START,
     )
     state = State(job, accepted.replicas, whole=True)  # all replicas of the job are in it
     state = _after(state, ProvisioningStarted(job.job_id, START, outlook=search.outlook()), search)

@@ -165,7 +165,11 @@ def world(folder: Path) -> Iterator[World]:
     ]
     issuer = TokenIssuer()
     iap = IapIssuer()
-    servers = [key_server(issuer.certificates), iam.listen(0, PROJECT, STACK), iap.listen()]
+    servers = [
+        key_server(issuer.certificates),
+        iam.listen(port=0, project=PROJECT, secret=STACK),
+        iap.listen(),
+    ]
     with ExitStack() as stack:
         stack.callback(ports.close)
         stack.callback(stop, running)

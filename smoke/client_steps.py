@@ -169,7 +169,13 @@ def list_vms_with_field_mask(world: World) -> None:
 def ask_for_advice(world: World) -> None:
     """Ask once how likely a Spot VM with a GPU can be created, as `provision` does."""
     gpu = Accelerator("nvidia-tesla-t4", 1)
-    group = TaskGroup(TaskType.WORKER, 1, "n1-standard-4", gpu, purchase=Purchase(Spot()))
+    group = TaskGroup(
+        TaskType.WORKER,
+        count=1,
+        machine_type="n1-standard-4",
+        accelerator=gpu,
+        purchase=Purchase(Spot()),
+    )
     found = world.advisor.advise([(f"{world.region}-a", group)], datetime.now(UTC))
     world.report(f"chance of a Spot VM with a T4: {found or 'Google gives no advice'}")
 

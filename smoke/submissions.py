@@ -33,7 +33,10 @@ def digits_job(world: World) -> dict[str, Any]:
     document.pop("trainmaster", None)
     spec = document["trainingInput"]
     spec["packageUris"] = package_staging.stage(
-        [], DIGITS / "trainer", f"gs://{world.bucket}/packages/digits", world.objects
+        packages=[],
+        package_path=DIGITS / "trainer",
+        folder=f"gs://{world.bucket}/packages/digits",
+        objects=world.objects,
     )
     spec["jobDir"] = f"gs://{world.bucket}/smoke/digits"
     spec["region"] = world.region
@@ -48,7 +51,10 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
         "workerType": MACHINE,
         "workerCount": 2,
         "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+            packages=[],
+            package_path=PROBE,
+            folder=f"gs://{world.bucket}/packages/smoke",
+            objects=world.objects,
         ),
         "pythonModule": "probe.task",
         "args": ["--mark", mark],
@@ -70,7 +76,10 @@ def gang_job(world: World, mark: str) -> dict[str, Any]:
         "workerType": MACHINE,
         "workerCount": 1,
         "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+            packages=[],
+            package_path=PROBE,
+            folder=f"gs://{world.bucket}/packages/smoke",
+            objects=world.objects,
         ),
         "pythonModule": "probe.gang",
         "jobDir": probe_folder(world, mark),
@@ -118,7 +127,10 @@ def _saving_spec(world: World, file: str, mark: str, region: str) -> dict[str, A
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
         "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+            packages=[],
+            package_path=PROBE,
+            folder=f"gs://{world.bucket}/packages/smoke",
+            objects=world.objects,
         ),
         "pythonModule": "probe.save",
         "args": [file, mark],
@@ -147,7 +159,7 @@ def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
     def is_stored() -> bool:
         job_ids.extend(
             job.job_id
-            for job in world.store.recent_jobs(20)
+            for job in world.store.recent_jobs(limit=20)
             if job.submission.startswith(f"{uri}#")
         )
         if job_ids:

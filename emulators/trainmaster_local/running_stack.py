@@ -17,7 +17,7 @@ def environment(*, must_be_named: bool) -> dict[str, str]:
     `must_be_named`: it does not count if only the working directory names it. Raises PermanentError
     if none runs.
     """
-    state_dir = state.find_state_dir(None)
+    state_dir = state.find_state_dir(given=None)
     if must_be_named and not state.is_named_by_user(state_dir):
         raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
     return client_configuration.environment(state_dir, stack.find(state_dir), creates_vms=False)
@@ -25,5 +25,5 @@ def environment(*, must_be_named: bool) -> dict[str, str]:
 
 def init_process(vm: str, host: int) -> int:
     """Return the process id of the first process of a VM, or of a host of a TPU node."""
-    client = FaultClient(stack.find(state.find_state_dir(None)))
+    client = FaultClient(stack.find(state.find_state_dir(given=None)))
     return int(client.processes(vm, host)["init"])

@@ -140,7 +140,15 @@ def _storage() -> Iterator[Json]:
         "Multi-region within Europe",
     ):
         description = f"Network Data Transfer GCP {words}"
-        yield _sku(description, "InterregionEgress", "OnDemand", "GiBy", ("global",), 0.02, STORAGE)
+        yield _sku(
+            description,
+            "InterregionEgress",
+            "OnDemand",
+            "GiBy",
+            ("global",),
+            price=0.02,
+            service=STORAGE,
+        )
 
 
 def _tpu() -> Iterator[Json]:
@@ -150,8 +158,8 @@ def _tpu() -> Iterator[Json]:
         "OnDemand",
         "h",
         PLACES["Americas"],
-        4.5,
-        TPU,
+        price=4.5,
+        service=TPU,
     )
     yield _sku(
         "Tpu-v2 Pod running in Netherlands",
@@ -159,8 +167,8 @@ def _tpu() -> Iterator[Json]:
         "OnDemand",
         "h",
         PLACES["Netherlands"],
-        26.4,
-        TPU,
+        price=26.4,
+        service=TPU,
     )
 
 

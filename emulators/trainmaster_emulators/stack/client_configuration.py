@@ -212,7 +212,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
         "TRAINMASTER_PUBSUB_ENDPOINT": f"http://{endpoints.pubsub}",
-        **processes.proxy_exceptions(endpoints.addresses(), {}),
+        **processes.proxy_exceptions(endpoints.addresses(), base={}),
     }
     if endpoints.compute:
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"

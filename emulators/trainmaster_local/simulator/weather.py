@@ -262,14 +262,16 @@ class Weather:
         shares = self._shares
         family = machine.partition("-")[0]
         return (
-            self._process(f"G{family}", lambda _: shares.family, 2),
-            self._process(f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),
-            self._process(f"O{machine}/{zone}", lambda rng: rng.betavariate(*shares.zone), 1),
+            self._process(f"G{family}", lambda _: shares.family, scale=2),
+            self._process(
+                f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), scale=1.5
+            ),
+            self._process(f"O{machine}/{zone}", lambda rng: rng.betavariate(*shares.zone), scale=1),
         )
 
     def _extra(self, zone: str, machine: str) -> Alternating:
         """Return E of the module's table."""
-        return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
+        return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, scale=1.5)
 
     def _process(
         self, key: str, share: Callable[[random.Random], float], scale: float

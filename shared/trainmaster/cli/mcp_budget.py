@@ -117,7 +117,7 @@ class Budget:
 
     def jobs(self) -> Sequence[Job]:
         """Return all jobs of the budget, the oldest first."""
-        return self.store.recent_jobs(JOBS_MAX, None, self.only)[::-1]
+        return self.store.recent_jobs(JOBS_MAX, after=None, only=self.only)[::-1]
 
     def _cancel_excess(self, before: Sequence[Job]) -> None:
         """Cancel the jobs that the budget has no money for, also those of other servers.

@@ -146,7 +146,9 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
     """
     if isinstance(entry.decision.action, AcceptJob):
         job = entry.decision.action.job
-        return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
+        return State(
+            job, evolve(state=None, decision=entry.decision, now=entry.at).replicas, whole=True
+        )
     if stored is None:
         return None
     return store(stored, evolve(judged(stored, entry), entry.decision, entry.at))

@@ -27,7 +27,9 @@ def handle(event: VmReady, deps: Deps, loaded: Loaded | None = None) -> None:
         return
     is_left_out = event.subject.replica_id in job.round.without
     if is_left_out and not job.round.is_held:
-        deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
+        deps.bus.publish(
+            topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), attributes={}
+        )
 
 
 def on_message(message: Message, deps: Deps, auth_deps: AuthDeps | None) -> None:

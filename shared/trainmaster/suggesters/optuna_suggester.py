@@ -52,7 +52,7 @@ class OptunaSuggester:
         """
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
-            return _first_untried(tuning, tried, 0)
+            return _first_untried(tuning, tried, start=0)
         for attempt in range(TRIES):
             values = _ask_optuna(tuning, _seed_number(f"{seed}/{attempt}"))
             if values not in tried:

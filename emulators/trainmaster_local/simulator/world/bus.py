@@ -76,7 +76,9 @@ class SimBus:
             self.notifications.append(data)
             return
         self.published += 1
-        message = Message(data, attributes, str(self.published), context.scheduler.clock(0.0))
+        message = Message(
+            data, attributes, str(self.published), context.scheduler.clock(skew_s=0.0)
+        )
         for _ in range(2 if context.chance(faults.duplicate) else 1):  # both have one id
             is_late = context.chance(faults.late)
             delay_s = context.between(1, LATE_S) if is_late else context.between(*SOON_S)
@@ -94,7 +96,7 @@ class SimBus:
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         """Publish messages without attributes, in order."""
         for data in messages:
-            self.publish(topic, data, {})
+            self.publish(topic, data, attributes={})
 
     def _attempt(self, topic: str, message: Message, attempt: int) -> None:
         """Deliver the message for the `attempt`th time; plan the next delivery unless it is

@@ -93,7 +93,7 @@ class EventSender:
         event = self._events[0]
         fails = context.chance(context.faults.unreachable)
         if not fails or context.chance(STORED_DESPITE_FAILURE):
-            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), attributes={})
         if fails:
             self._failures += 1
             self._is_sending = True
@@ -115,7 +115,7 @@ class EventSender:
         It plans the next time.
         """
         if self._latest is event:
-            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), attributes={})
             self.plan_within(REPEAT_S, lambda: self._repeat(event))
 
 

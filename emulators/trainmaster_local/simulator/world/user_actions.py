@@ -81,4 +81,6 @@ class UserActions:
         """Plan a call of the API. `request_id` tells a new request from a repeated one."""
         data = json.dumps({"job_id": job.job_id, "request_id": request_id}).encode()
         delay_s = job.submitted_s + self._context.between(1, within_s)
-        self._context.scheduler.after(delay_s, lambda: self._bus.publish(topic, data, {}))
+        self._context.scheduler.after(
+            delay_s, lambda: self._bus.publish(topic, data, attributes={})
+        )

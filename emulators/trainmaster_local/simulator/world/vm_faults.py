@@ -146,4 +146,4 @@ class VmFaults:
                 },
                 "timestamp": self._context.scheduler.clock().isoformat(),
             }
-            self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), {})
+            self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), attributes={})

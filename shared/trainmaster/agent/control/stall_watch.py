@@ -226,7 +226,7 @@ class StallWatch:
         if key != self._watched or not self._is_still:
             return
         if self._channel is None:
-            self._end_if_all_still(key, ())
+            self._end_if_all_still(key, unanswered=())
         elif self._channel.number == 0 and self._clock() - self._asked_at >= ASK_AGAIN_S:
             self._asked_at = self._clock()
             self._channel.ask(

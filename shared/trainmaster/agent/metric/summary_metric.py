@@ -128,7 +128,9 @@ class SummaryMetric:
         oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
         step = max((scalar.step for scalar in scalars.values()), default=None)
         return Reading.of_steps(
-            step, None, [(name, scalar.value) for name, scalar in reversed(oldest_first)]
+            step,
+            steps=None,
+            metrics=[(name, scalar.value) for name, scalar in reversed(oldest_first)],
         )
 
     def read_if_due(self) -> None:

@@ -52,7 +52,7 @@ class JobPackages:
         if require_nothing(packages):
             self._workspace.log("The packages require no others.")
         else:
-            self._run_pip([], packages, keep_builds(self._folder))
+            self._run_pip(options=[], packages=packages, kept=keep_builds(self._folder))
 
     def _download(self, uri: str) -> Path:
         object_uri, _, version = uri.partition("#")

@@ -173,7 +173,9 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
     if over_limit:
         yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
     elif values.limits and spec.tuning is None:
-        job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
+        job = new_job(
+            replace(spec, job_id=spec.job_id or "this job"), submission="", now=datetime.now(UTC)
+        )
         try:
             waits = queued_jobs((*open_store().live_jobs().jobs, job), values.limits)
         except USER_ERRORS as error:

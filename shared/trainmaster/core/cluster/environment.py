@@ -77,7 +77,7 @@ def environment(
         variables["TPU_NAME"] = "local"
     if cluster.slice_base(task_type) is not None:
         variables |= {
-            "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(0)}:{MEGASCALE_PORT}",
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(rank=0)}:{MEGASCALE_PORT}",
             "MEGASCALE_NUM_SLICES": str(len(plan.slices)),
             "MEGASCALE_PORT": MEGASCALE_PORT,
         }

@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 def request_pass(deps: Deps) -> None:
     """Request a pass, because a job has ended or time has passed."""
     if deps.limits:
-        deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
+        deps.bus.publish(topics.PROVISION, encode_admission_pass(), attributes={})
 
 
 def is_pass_due(queue: AdmissionQueue, deps: Deps) -> bool:

@@ -230,7 +230,7 @@ class _Delivery:
         is_from_sweep = self.request.entry_key is None
         if is_from_sweep:
             record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
-        self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
+        self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), attributes={})
         self.deps.store.release_lease(self.lease)
 
     def release_quietly(self) -> None:
@@ -584,7 +584,7 @@ class _Delivery:
             self._publish(replace(self.request, number=number))
 
     def _publish(self, request: ProvisionRequest) -> None:
-        self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})
+        self.deps.bus.publish(topics.PROVISION, encode_provision(request), attributes={})
 
 
 def _has_newer_vms(state: State, vms: tuple[Vm, ...]) -> bool:

@@ -186,7 +186,9 @@ class TpuFleet:
         """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are
         needed.
         """
-        heartbeats = [parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ())]
+        heartbeats = [
+            parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, workers=())
+        ]
         known = [heartbeat for heartbeat in heartbeats if heartbeat is not None]
         return min(known, default=None)
 

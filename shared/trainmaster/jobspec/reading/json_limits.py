@@ -49,7 +49,7 @@ def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tup
     Raises InvalidJob for a document that is too large or too deep to be copied.
     """
     copier = _Copier()
-    copy = copier.copy_mapping(document, "", depth=1)
+    copy = copier.copy_mapping(document, path="", depth=1)
     return copy, tuple(copier.problems)
 
 

@@ -68,7 +68,7 @@ def read_model(
             problems.add_of_document(_misplaced(bare, kind))
     if kind.sent_body != kind.body:
         problems.names[(kind.body,)] = kind.sent_body  # how to show it where it is missing
-    canonical = reader.canonicalize(rest, kind.model, ())
+    canonical = reader.canonicalize(rest, kind.model, path=())
     if bare:
         canonical[kind.body] = reader.canonicalize(bare, kind.body_model, (kind.body,))
     job = _validate(canonical, kind.model, problems)

@@ -214,7 +214,13 @@ class _Resolver:
             return self._zones_of_regions(tpus), False
         elif tpus and alternative.machine_spec and not self.plan.where.zones_listed:
             # Other zones of the region may offer the slice than those that offer the job's own.
-            _, zones = resolve_zones(self.plan.where.region, regions_path, (), tpus, self.problems)
+            _, zones = resolve_zones(
+                self.plan.where.region,
+                regions_path,
+                requested=(),
+                tpus=tpus,
+                problems=self.problems,
+            )
             return zones, False
         return self.plan.where.zones, self.plan.where.zones_listed
 
@@ -235,14 +241,16 @@ class _Resolver:
                 self.problems.add_text(
                     (*path, index), f"repeats {region}", advice="each region once"
                 )
-            _, zones = resolve_zones(region, (*path, index), (), tpus, self.problems)
+            _, zones = resolve_zones(
+                region, (*path, index), requested=(), tpus=tpus, problems=self.problems
+            )
             all_zones += zones
         return all_zones
 
     def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
         """Whether `any` means this region, too: it offers what the alternative needs."""
         unusable = Problems()
-        resolve_zones(region, self.path, (), tpus, unusable)
+        resolve_zones(region, self.path, requested=(), tpus=tpus, problems=unusable)
         return not tuple(unusable)
 
     def option(self) -> Option:
