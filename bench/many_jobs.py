@@ -117,6 +117,7 @@ def running_jobs(project: Project, jobs: int) -> ControlPlane:
             for replica in loaded.state.replicas
         )
         change = Change(job=job, replicas=replicas)
+        # Nothing was loaded: the commit creates the documents.
         project.store.commit(
             loaded=None, entry=replace(entry, job_id=job_id, done_at=entry.at), change=change
         )
