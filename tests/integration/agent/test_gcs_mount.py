@@ -60,7 +60,7 @@ sys.path.insert(0, {emulators!r})
 from trainmaster_emulators.machines.gcsfuse import server
 handle, left = server.handle, [{number}]
 def counted(files, opcode, node, body):
-    if opcode != server.INIT:
+    if opcode != server.Opcode.INIT:
         left[0] -= 1
         if left[0] == 0 and {is_before}:
             os.kill(os.getpid(), signal.SIGKILL)
