@@ -1,4 +1,7 @@
-"""The kinds of requests of the kernel to a FUSE file system. Source: `fuse_opcode` in linux/fuse.h."""
+"""The kinds of requests of the kernel to a FUSE file system.
+
+Source: `fuse_opcode` in linux/fuse.h.
+"""
 
 from __future__ import annotations
 
