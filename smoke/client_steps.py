@@ -18,9 +18,9 @@ from googleapiclient.errors import Error as ClientError
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.gcp import clients, retries
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE

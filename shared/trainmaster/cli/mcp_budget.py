@@ -26,7 +26,7 @@ from trainmaster.client.job import Job as CreatedJob
 from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, Label, public_id
 from trainmaster.core.model.money import ZERO, Money
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown

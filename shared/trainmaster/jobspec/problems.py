@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 
 FieldPath = tuple[str | int, ...]
 """A place in the document, in canonical names: ("trainingInput", "args", 1)."""

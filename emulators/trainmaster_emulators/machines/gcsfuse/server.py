@@ -57,7 +57,7 @@ _INIT_FIELDS: Final = (
 )
 """Source: `fuse_init_out` in linux/fuse.h."""
 INIT_REPLY: Final = struct.pack("<4I2HII2H32x", *_INIT_FIELDS)
-NAMES: Final = {Opcode.WRITE: "WriteFile", Opcode.FLUSH: "FlushFile"}
+NAMES: Final[dict[int, str]] = {Opcode.WRITE: "WriteFile", Opcode.FLUSH: "FlushFile"}
 """Requests in gcsfuse's log, as far as anything depends on them."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 

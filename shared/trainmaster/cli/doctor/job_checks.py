@@ -25,7 +25,8 @@ from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.cli.doctor.remedies import ASK_FOR_API
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, queued_jobs, vcpus
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList

@@ -26,7 +26,7 @@ from typing import Final
 
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import public_id
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reconcile.slice_addresses import MEGASCALE_PORT, slice_placeholder

@@ -17,7 +17,8 @@ from typing import Final
 from trainmaster.core.events import JobSubmitted
 from trainmaster.core.intake.named_resources import SETTING, AllowedResources
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.trial_jobs import results_to_resume

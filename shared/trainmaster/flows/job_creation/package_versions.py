@@ -16,7 +16,8 @@ from typing import Final
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.model.package_uri import BUILT_IN, has_generation, with_generation, with_hash
-from trainmaster.core.model.plan import Plan, Program
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import ObjectForbiddenError, Objects

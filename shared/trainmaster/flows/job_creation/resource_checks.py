@@ -23,8 +23,10 @@ from typing import Final, NamedTuple
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.origin import Substitution
 from trainmaster.core.model.package_uri import has_generation, is_built_in, parse_version
-from trainmaster.core.model.plan import Plan, Program, Substitution
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.cost.job_cost import transfer_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown

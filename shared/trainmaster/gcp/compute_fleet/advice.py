@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from google.cloud import compute_v1
 
 from trainmaster.core.model.capacity import machine_kind
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp import clients

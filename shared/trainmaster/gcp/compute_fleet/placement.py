@@ -18,7 +18,7 @@ from google.cloud import compute_v1
 
 from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
 from trainmaster.core.reconcile.machine_families import needs_compact_placement
 from trainmaster.gcp import clients

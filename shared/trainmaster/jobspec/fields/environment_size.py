@@ -15,7 +15,8 @@ from typing import Final
 from trainmaster.core.cluster.environment import JOB_VARIABLE
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.jobspec.machines.role_request import RoleRequest

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from trainmaster.core.model.plan import Plan, Variable
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.vertex import EnvVar
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trainmaster.core.machines.tpus import zones_of
-from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import replace
 from typing import Final
 
-from trainmaster.core.model.plan import Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Program, Variable
 from trainmaster.jobspec.catalog.runtimes import (
     PAST_PYTHONS,
     PAST_RUNTIMES,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.jobspec.formats.base_model import WireModel
 from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 from trainmaster.jobspec.problems import FieldPath, Problems

@@ -13,8 +13,8 @@ from typing import Final
 
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import OnDemand, Reserved
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import BuiltInAlgorithm, TaskGroup
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU, Algorithm
 from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.formats.ai_platform import REPLICAS_MAX

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS, Generation, TpuVm
-from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.jobspec.catalog.machine_types import TPU_DEFAULT, TPU_MACHINES, TPU_TYPES
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted

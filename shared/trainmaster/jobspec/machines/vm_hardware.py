@@ -14,8 +14,8 @@ from typing import Final
 
 from trainmaster.core.machines.families import HYPERDISK_BALANCED, PD_BALANCED, PD_SSD, PD_STANDARD
 from trainmaster.core.machines.machine_types import family_of, find_machine_type, refusal_of
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import OnDemand
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
+from trainmaster.core.model.where import Candidate, Option
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
 from trainmaster.jobspec.fields.extension_fields import check_extension
 from trainmaster.jobspec.fields.google_resources import check_kms_key

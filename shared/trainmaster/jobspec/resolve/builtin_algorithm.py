@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.package_uri import BUILT_IN
-from trainmaster.core.model.plan import BuiltInAlgorithm, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Program, Variable
 from trainmaster.jobspec.catalog.algorithms import (
     ALGORITHM_OF_IMAGE,
     ALGORITHMS,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, Variable
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import (
     check_kms_key,

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, GcsFolder, Program
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import GcsFolder
+from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import QUEUED_PRICES
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.formats.extension import NO_QUEUE, Extension
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainmaster.core.model.plan import Container, Dialect, Program, Variable
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Container, Program, Variable
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
 from trainmaster.jobspec.fields.container_images import (
     check_image,

@@ -5,8 +5,8 @@ All pools run containers, or all run Python packages in one runtime.
 
 from __future__ import annotations
 
-from trainmaster.core.model.plan import Container, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Container, Program, Variable
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
 from trainmaster.jobspec.fields.container_images import (
     check_image,

@@ -15,9 +15,9 @@ from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.job import Budgets, JobState, State
-from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.judge import judge
 
