@@ -16,8 +16,8 @@ A candidate is a zone in which the job's VMs may be requested, or such a zone of
 alternatives that its job file lists. A gang are VMs that are requested together. Members are the
 replicas of a synchronous job, which trains in rounds: all start together, and restart together.
 
-Parts with several classes are in modules of their names. A plan never changes. A later change of settings therefore has no effect on a job that was accepted
-before.
+Parts with several classes are in modules of their names. A plan never changes: a later change of
+settings has no effect on a job that was accepted before.
 """
 
 from __future__ import annotations
