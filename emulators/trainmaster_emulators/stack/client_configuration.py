@@ -21,13 +21,9 @@ from trainmaster.packaging.algorithms_archive import algorithms_archive, algorit
 from trainmaster.wiring.installation import REGION
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
-from trainmaster_emulators.process.state import (
-    STATE_DIR_VARIABLE,
-    Endpoints,
-    StackConfig,
-    StackError,
-    StackState,
-)
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import Endpoints, StackError, StackState
+from trainmaster_emulators.process.state_dirs import STATE_DIR_VARIABLE
 from trainmaster_emulators.services import iam
 
 CLIENTS: Final = "clients"

@@ -15,7 +15,7 @@ import yaml
 from trainmaster.client.package_staging import build
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Objects, Store
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_local.cli.example_stack import RunningStack
 from trainmaster_local.cli.job_monitor import Report
 

@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import pytest
 
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 HEAVY = pytest.mark.heavy(

@@ -28,7 +28,7 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.settings import settings
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.services import iam
 
 PROJECT, REGION = "my-project", "us-central1"
