@@ -123,7 +123,7 @@ def check_module(module: str, files: frozenset[str]) -> Iterator[ProgramFinding]
             f"correct pythonModule: {module.removesuffix('.py')}",
         )
     elif siblings and name not in siblings:
-        (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
+        (nearest,) = get_close_matches(name, sorted(siblings), n=1, cutoff=0)
         remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
         # A dependency may add modules to a package without __init__.py, and so may a build.
         is_whole = any(file.endswith(f"{parent}/__init__.py") for file in files)

@@ -34,6 +34,11 @@ VARIANTS: Final = 7
 """Variants below this number are drawn under most profiles."""
 PARTIAL_VARIANTS: Final = (7, 8)
 """Variants of jobs that may start before all of their VMs exist."""
+SOON_SUBMITTED_S: Final = 15.0
+LATE_SUBMITTED_S: Final = 120.0
+"""A third of the jobs that may queue are submitted at once, within the first, and within the second
+of these times.
+"""
 # Values that are drawn with equal chances
 WORKERS: Final = (0, 1, 1, 1, 2, 3)
 """Workers besides the master."""
@@ -102,7 +107,9 @@ def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
         job_id,
         document,
         plan,
-        submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120))),
+        submitted_s=rng.choice(
+            (0.0, rng.uniform(0, SOON_SUBMITTED_S), rng.uniform(0, LATE_SUBMITTED_S))
+        ),
     )
 
 
