@@ -71,10 +71,9 @@ def load_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA | None
         key = serialization.load_pem_private_key(key_pem, password=None)
     except (FileNotFoundError, ValueError):
         return None
-    if (
-        key.public_key() != certificate.public_key()
-        or certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN
-    ):
+    is_pair = key.public_key() == certificate.public_key()
+    ends_soon = certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN
+    if not is_pair or ends_soon:
         return None
     return trustme.CA.from_pem(certificate_pem, key_pem)
 

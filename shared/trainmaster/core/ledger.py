@@ -167,9 +167,8 @@ def judged(stored: State, entry: LedgerEntry) -> State:
         entry.decision.action, ReplicaAction
     ):
         floor = min(placement.floor, event.subject.vm_generation)
-        return recall(
-            replace(stored, job=replace(stored.job, placement=replace(placement, floor=floor)))
-        )
+        job = replace(stored.job, placement=replace(placement, floor=floor))
+        return recall(replace(stored, job=job))
     return recall(stored)
 
 

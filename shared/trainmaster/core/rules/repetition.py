@@ -138,10 +138,9 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     says_why = _SAYS_FAILED.search(last) or (is_stderr and _is_sentence(last))
     if not says_why or _LAUNCHER.search(last):
         return None
-    if any(
-        is_passing(meaning_of(error_type="", message=line, place=place))
-        for line in lines[-_LAST_LINES:]
-    ):
+    last_lines = lines[-_LAST_LINES:]
+    meanings = (meaning_of(error_type="", message=line, place=place) for line in last_lines)
+    if any(map(is_passing, meanings)):
         return None
     return f"its last line: {_TIMES.sub('#', last)}"
 

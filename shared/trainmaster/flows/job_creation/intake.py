@@ -200,11 +200,9 @@ def with_checked_places(
     if not plan.where.cheapest_first and plan.limits.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
-    if (
-        plan.where.cheapest_first
-        and isinstance(prices, Unknown)
-        and len({option.groups for option in plan.where.options}) > 1
-    ):
+    has_different_machines = len({option.groups for option in plan.where.options}) > 1
+    compares_prices = plan.where.cheapest_first and has_different_machines
+    if compares_prices and isinstance(prices, Unknown):
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem(
             "trainmaster.placement.anyOf", reason, example="ordered, in place of anyOf"
@@ -302,11 +300,7 @@ def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> T
     previous = loaded.state.job.tuning if loaded and loaded.state.job.deleted_at is None else None
     if previous is None:
         problem = f"names {tuning.resumes}, which is not a tuning job"
-    elif (previous.parameters, previous.goal, previous.metric_tag) != (
-        tuning.parameters,
-        tuning.goal,
-        tuning.metric_tag,
-    ):
+    elif _search(previous) != _search(tuning):
         problem = f"names {tuning.resumes}, which has other params, another goal or another metric"
     else:
         resumed = replace(tuning, earlier=results_to_resume(previous))
@@ -314,3 +308,8 @@ def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> T
             return resumed
         problem = f"names {tuning.resumes}, which has already tried every combination of values"
     raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, example="leave it out"),))
+
+
+def _search(tuning: Tuning) -> tuple[object, ...]:
+    """Return what two tuning jobs must have in common for one to use the results of the other."""
+    return tuning.parameters, tuning.goal, tuning.metric_tag
