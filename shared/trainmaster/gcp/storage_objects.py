@@ -24,9 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class StorageObjects:
-    """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`.
+    """Objects of Cloud Storage by their URI, `gs://bucket/name`. Thread-safe, as its client is.
 
-    Thread-safe, as its client is.
+    Adapter of `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`. All methods raise
+    TemporaryError for transient errors.
     """
 
     def __init__(self, client: Client, deadline_s: float = CALL_S) -> None:

@@ -44,7 +44,11 @@ Values = tuple[str, ...]
 
 
 class OptunaSuggester:
-    """See `trainmaster.ports.Suggester`."""
+    """Chooses the values of trials with Optuna, and the trials that are stopped early. Both are
+    deterministic: Optuna learns the trials so far anew in each call.
+
+    Adapter of `trainmaster.ports.Suggester`.
+    """
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
         """Return the values of the next trial: one per parameter, in the order of

@@ -198,4 +198,8 @@ def _outcome_path(key: tuple[str, str]) -> str:
 
 
 class FirestoreStore(States, Ledgers, JobQueries, Leases, Incidents):
-    """See `trainmaster.ports.Store`. Thread-safe, as its client is."""
+    """All durable state, in Firestore. Thread-safe, as its client is.
+
+    Adapter of `trainmaster.ports.Store`, in parts. Methods raise TemporaryError or PermanentError
+    for errors of Firestore, beside what their docstrings say.
+    """

@@ -61,7 +61,10 @@ _log = logging.getLogger(__name__)
 
 
 class TpuFleet:
-    """See `trainmaster.ports.Fleet`. Thread-safe.
+    """The nodes of Cloud TPU with a job's label, as VMs. Thread-safe.
+
+    Adapter of `trainmaster.ports.Fleet`. All methods raise TemporaryError for transient errors, and
+    RefusedError for calls that Google refuses, except `create`, which returns refusals.
 
     `endpoint`: an emulator's; empty: Google's. `wait_s`: how long a create may be waited for.
     """
