@@ -116,9 +116,9 @@ class ProjectAccess:
         """Return whether the token has the scope `cloud-platform`, so that it may change things.
 
         Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of a
-        POST. Google answers 400 for a token that this endpoint does not know, such as one of a federated
-        identity. The endpoint does not know tokens that a service account signed by itself either,
-        but these carry their scopes.
+        POST. Google answers 400 for a token that this endpoint does not know, such as one of a
+        federated identity. The endpoint does not know tokens that a service account signed by
+        itself either, but these carry their scopes.
         """
         signed_scopes = _signed_scopes(token)
         if signed_scopes is not None:

@@ -117,8 +117,8 @@ class ComputeFleet:
             return complete(*self._listing.find(f"labels.{job_key()}:*", zones))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """Create the VMs of one bulk insert, all or nothing. If some of the names exist, insert only
-        the others, as a request of its own.
+        """Create the VMs of one bulk insert, all or nothing. If some of the names exist, insert
+        only the others, as a request of its own.
         """
         outcome = self._insert(job, create, metadata)
         if not name_exists(outcome):
