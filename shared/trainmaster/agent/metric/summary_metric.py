@@ -217,8 +217,9 @@ class SummaryMetric:
                 self._log(
                     f"Summary events in {stored.uri} are not read any further: {parsed.problem}."
                 )
+            # `incomplete`: size of the record that begins in this piece and ends behind it.
             elif parsed.incomplete > RECORD_BYTES_MAX:
-                file.offset += parsed.incomplete
+                file.offset += parsed.incomplete  # skip it
             elif file.offset + parsed.incomplete > stored.size or len(data) < length:
                 break  # the program has not written the rest of the record yet
             piece_bytes = max(PIECE_BYTES, parsed.incomplete)

@@ -60,17 +60,7 @@ def with_alternatives(
     is_incomplete = len(plan.groups) < len(spec.roles) or not plan.where.zones
     if placement is None or listed is None or is_incomplete:
         return plan
-    has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
-    if has_wrong_data:
-        problems.add(
-            (*PLACEMENT, "data", "uri"),
-            "must be an address in Cloud Storage",
-            example="gs://my-data/set",
-        )
-    if any(group.purchase.is_queued for group in plan.groups):
-        queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
-        problem = "cannot be combined with placement: a queued request waits in one zone"
-        problems.add_text(queue_path, problem, advice="leave out one of them")
+    _check_combinations(plan, spec, placement, problems)
     name, alternatives = listed
     options: list[Option] = []
     candidates: list[Candidate] = []
@@ -100,6 +90,23 @@ def with_alternatives(
         has_rounds=_changes_synchrony(plan, options),
     )
     return replace(plan, where=where)
+
+
+def _check_combinations(
+    plan: Plan, spec: ResolvedSpec, placement: PlacementSpec, problems: Problems
+) -> None:
+    """Check what does not depend on a single alternative: the data, and queued requests."""
+    has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
+    if has_wrong_data:
+        problems.add(
+            (*PLACEMENT, "data", "uri"),
+            "must be an address in Cloud Storage",
+            example="gs://my-data/set",
+        )
+    if any(group.purchase.is_queued for group in plan.groups):
+        queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
+        problem = "cannot be combined with placement: a queued request waits in one zone"
+        problems.add_text(queue_path, problem, advice="leave out one of them")
 
 
 def _check_options(
