@@ -69,7 +69,7 @@ def _judged(
     """Return the job with its runtime, and what may fail. Raises PermanentError for a folder that
     must fail.
     """
-    named = with_id_from_file({}, folder.resolve().name) if job is None else job
+    named = with_id_from_file(document={}, file_name=folder.resolve().name) if job is None else job
     document = with_default_region(_read(named, region), region)
     document, choice = with_chosen_runtime(document, folder, command)
     findings = check_folder(document, folder, command)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.errors import PUBLIC
 
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Final
 
 from trainmaster.core.events import ProgramError, ReplicaExited
-from trainmaster.core.model.plan import Program, TaskGroup
+from trainmaster.core.model.task_group import Program, TaskGroup
 from trainmaster.core.rules.evidence import reports_lost_peer, reports_silent_peer
 
 _ENDED_RANK: Final = re.compile(r"Sending process (\d+) closing signal")

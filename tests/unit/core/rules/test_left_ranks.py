@@ -12,9 +12,9 @@ from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, a_replica, a_state, at, exited
 from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
-from trainmaster.core.model.plan import Accelerator, Program, TaskGroup, Variable
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, Program, TaskGroup, Variable
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.left_ranks import ranks_of, ranks_that_left
 
