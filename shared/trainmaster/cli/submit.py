@@ -43,7 +43,8 @@ from trainmaster.jobspec.job_document import (
     with_field,
 )
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
@@ -130,7 +131,7 @@ def submit(
         )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
-        from trainmaster.cli.doctor.program_checks import folder_findings
+        from trainmaster.cli.doctor.file_checks import folder_findings
 
         report(chain(folder_findings(findings), job_findings(document, staged)), form)
     job_id = check_document(document)

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
+from trainmaster.cli.doctor.file_checks import check_file
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.job_checks import NO_PRICES, check_file, check_price
+from trainmaster.cli.doctor.job_checks import NO_PRICES, check_price
 from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, serve
 from trainmaster.cli.mcp_budget import read_budget
 from trainmaster.client.job import Job
