@@ -36,6 +36,7 @@ KEY = "instance/attributes/trainmaster-metrics"
 """Seconds between two reports; no such entry: metrics are off."""
 SAMPLE_S = 15.0  # longest time between two samples
 SAMPLES_PER_REPORT_MIN = 4
+START_POLL_S = 1.0  # time between two looks whether a first program has started
 WRITE_S = 10.0  # timeout of one write
 DISTANCE_MIN_S = 6.0
 """Shortest time between two points of a series.
@@ -133,8 +134,9 @@ class UtilizationMonitor:
         self._find_quiet = find_quiet
         try:
             while not self.is_off and self._incarnation_key() is None:
-                self._ended.wait(1.0)
-                self._ended.clear()
+                # Nothing but a program sets `_ended`: what starts and ends within this pause is
+                # reported below.
+                time.sleep(START_POLL_S)
             self._measure()
         except UNREADABLE as error:
             self._log(f"Resource metrics are off: this machine's use cannot be read ({error!r}).")
@@ -157,8 +159,9 @@ class UtilizationMonitor:
             wait_s = self._sample_s
             if program_ended:  # its last report waits for the distance from the one before
                 wait_s = max(DISTANCE_MIN_S - (time.monotonic() - reported_at), 0.0)
-            program_ended |= self._ended.wait(wait_s)
-            self._ended.clear()
+            if self._ended.wait(wait_s):
+                self._ended.clear()
+                program_ended = True
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at

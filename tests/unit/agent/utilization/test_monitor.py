@@ -34,6 +34,8 @@ class Bench:
         self.errors: list[Exception] = []
         """Raised by the next posts."""
         self.key: IncarnationKey | None = IncarnationKey(2, 1)
+        self.looks = 0
+        """How often the monitor has asked for the key."""
         self.failure: Exception | None = None
         """Raised by each reading."""
         self.reads = 0
@@ -46,7 +48,7 @@ class Bench:
         )
         origin = SeriesOrigin.of(agent_identity())
         self.monitor = UtilizationMonitor(
-            origin, sources, self._post, lambda: self.key, self.lines.append, interval_s
+            origin, sources, self._post, self._find_key, self.lines.append, interval_s
         )
         self.thread = threading.Thread(target=self.monitor.run, daemon=True)
         self.thread.start()
@@ -56,6 +58,10 @@ class Bench:
         self.monitor.is_off = True
         self.monitor.finish_interval()
         self.thread.join(WITHIN_S)
+
+    def _find_key(self) -> IncarnationKey | None:
+        self.looks += 1
+        return self.key
 
     def _read_machine(self) -> MachineReading:
         if self.failure:
@@ -107,14 +113,15 @@ def test_report_has_a_point_for_each_series(bench: Bench) -> None:
     }
 
 
-def test_nothing_is_measured_before_the_first_program(bench: Bench) -> None:
+def test_nothing_is_measured_before_the_first_program(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_POLL_S", 0.01)
     bench.key = None
-    monitor = bench.start(0.05)
-    for _ in range(10):
-        monitor.finish_interval()
+    bench.start(0.05)
+    eventually(lambda: bench.looks > 10)
     assert bench.reads == 0
     bench.key = IncarnationKey(1, 1)
-    monitor.finish_interval()
     eventually(lambda: bench.bodies)
 
 
@@ -146,6 +153,20 @@ def test_process_ends_after_the_report_of_the_end(
     before = time.monotonic()
     monitor.await_last_report()
     assert time.monotonic() - before < module.DISTANCE_MIN_S
+
+
+def test_end_of_a_program_that_started_since_the_last_look_is_not_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may start and end between two looks for the first one."""
+    monkeypatch.setattr(module, "DISTANCE_MIN_S", 0.3)
+    bench.key = None
+    monitor = bench.start(3600)
+    eventually(lambda: bench.looks)
+    bench.key = IncarnationKey(1, 1)
+    monitor.finish_interval()
+    monitor.await_last_report()
+    assert len(bench.bodies) == 1
 
 
 def test_process_does_not_wait_for_a_report_that_nothing_sends(bench: Bench) -> None:
