@@ -183,8 +183,8 @@ KEPT: Final = {
 }
 """Phase of a job with `keepMachines` → its cost.
 
-Before its end, each event reads one document more, that of the machine set. The end also writes the
-replicas that are judged alone and still run.
+Before its end, each event reads one document more, that of the machine set. The loss of the VM of a
+replica that is judged alone also writes the job.
 """
 
 ABOVE_FLOOR: Final = {
