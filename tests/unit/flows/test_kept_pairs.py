@@ -214,7 +214,7 @@ def before_commit(number: int, scene: Scene, action: Callable[[], None]) -> Call
             action()
         commit(*arguments)
 
-    scene.first.store.commit = commit_after_action  # type: ignore[method-assign]
+    vars(scene.first.store)["commit"] = commit_after_action
     return lambda: commits
 
 
@@ -230,7 +230,7 @@ def interleavings(start: Scene, one: Event, other_event: Event) -> Iterator[Scen
         is_after = count() <= number
         if is_after:
             act(scene, other_event)
-        del scene.first.store.commit
+        del vars(scene.first.store)["commit"]
         yield scene
         if is_after:
             return
