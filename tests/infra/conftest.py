@@ -183,9 +183,8 @@ def _copy_compiled(module: Path, name: Path) -> None:
     source = stage.PACKAGES.get(name.parts[0], ROOT) / name
     compiled, copy = (Path(cache_from_source(str(path))) for path in (source, module))
     if name.suffix == ".py" and compiled.exists() and source.read_bytes() == module.read_bytes():
-        os.utime(
-            module, ns=(0, source.stat().st_mtime_ns)
-        )  # Python compares it with that in the compiled module
+        # Python compares it with that in the compiled module.
+        os.utime(module, ns=(0, source.stat().st_mtime_ns))
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(compiled, copy)
 

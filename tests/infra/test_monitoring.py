@@ -213,9 +213,8 @@ def test_filters_are_of_their_language() -> None:
         elif "metric.type" in text:
             series_filter.parse(text)
         else:
-            log_filter.parse(
-                text.replace("protoPayload.", "jsonPayload.")
-            )  # the emulator stores no audit entries
+            # The emulator stores no audit entries.
+            log_filter.parse(text.replace("protoPayload.", "jsonPayload."))
 
 
 def test_filters_of_both_languages_are_found() -> None:

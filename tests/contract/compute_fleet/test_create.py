@@ -39,9 +39,8 @@ def test_stockout_keeps_googles_message_and_suggested_zones(
     assert outcome.zones_available == ("us-central1-c", "us-central1-f")
     assert f"zones/{ZONE}' does not have enough resources" in outcome.message
     compute.stock_out()
-    assert (
-        compute.fleet.create(job, a_create(job), metadata()) == outcome
-    )  # the same request, the same answer
+    # The same request, the same answer.
+    assert compute.fleet.create(job, a_create(job), metadata()) == outcome
     assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
 
 

@@ -157,10 +157,11 @@ LIBRARIES: Final = {
         ("ray[train]==2.*",),
         workers=0,
         env=(("RAY_DEDUP_LOGS", "0"),),
+        # Without ray[default], Ray prints each second, also while its workers hang.
         faults=(
             "kill chief",
             "lost VM",
-        ),  # without ray[default], Ray prints each second, also while its workers hang
+        ),
         rank="ray::RayTrainWorker",
     ),
     "fabric": Library(

@@ -140,6 +140,5 @@ def test_job_without_the_permission_to_create_vms_names_it(tmp_path: Path) -> No
         job_id = lab.scripted(workers=1)
         lab.until(lambda: refusal in lab.stack.refusals(), 60)
         lab.until(lambda: refusal in lab.story(job_id), 60)
-        assert not lab.state(
-            job_id
-        ).job.state.is_terminal  # for an hour, in which the role can be repaired
+        # For an hour, in which the role can be repaired.
+        assert not lab.state(job_id).job.state.is_terminal

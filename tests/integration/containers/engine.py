@@ -335,9 +335,8 @@ def running_daemon(run: Path, data: Path) -> Iterator[str]:
             eventually(lambda: _succeeds(answers), within_s=START_S)
             yield host
     finally:
-        for mounted in (run / "exec" / "netns").glob(
-            "*"
-        ):  # the daemon leaves its network namespaces there
+        # The daemon leaves its network namespaces there.
+        for mounted in (run / "exec" / "netns").glob("*"):
             subprocess.run(["umount", str(mounted)], check=False)
 
 

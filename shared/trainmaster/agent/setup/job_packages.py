@@ -145,7 +145,7 @@ def builds_without_isolation(package: Path) -> bool:
                 names = tar.getnames()
         else:
             return False
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
+    except Exception:  # noqa: BLE001 - archives raise errors of many modules, and RecursionError
         return False  # pip's error message will explain it
     has_pyproject = any(re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names)
     return has_setuptools() and not has_pyproject

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.stall_watch import Quiet
@@ -24,7 +25,7 @@ from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoint
-from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console, Loss
 from trainmaster.agent.utilization.averages import Averages, Sample
 from trainmaster.agent.utilization.gpus import GpuReading, Gpus
 from trainmaster.agent.utilization.machine import MachineReading, find_machine
@@ -79,20 +80,20 @@ class UtilizationMonitor:
         self,
         origin: SeriesOrigin,
         sources: Sources,
-        post: Callable[[bytes], object],
+        queue: ReportQueue,
         incarnation_key: Callable[[], IncarnationKey | None],
         log: Callable[[str], None],
         interval_s: float,
         progress: Callable[[], Sequence[ProgressPoint]] = tuple,
     ) -> None:
-        """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
+        """`queue` sends the reports.
 
         `incarnation_key` returns the incarnation that was started last; nothing is measured before
         the first one. `progress` returns the program's progress since its last call.
         """
         self._origin = origin
         self._sources = sources
-        self._queue = ReportQueue(post, log)
+        self._queue = queue
         self._incarnation_key = incarnation_key
         self._log = log
         self._interval_s = interval_s
@@ -256,10 +257,15 @@ def configured_monitor(
     if interval_s is None:
         return None
     path = _path(identity)
+    queue = ReportQueue(
+        lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
+        console.log,
+        partial(console.log_loss, Loss.REPORTS),
+    )
     return UtilizationMonitor(
         SeriesOrigin.of(identity),
         sources,
-        post=lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
+        queue,
         incarnation_key=lambda: run_state.last_started,
         log=console.log,
         interval_s=interval_s,

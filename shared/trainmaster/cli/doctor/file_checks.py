@@ -28,11 +28,18 @@ def check_file(document: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def folder_findings(found: Iterable[ProgramFinding]) -> Iterator[Finding]:
-    """Yield the findings of a folder: a problem if the program must fail, else a warning."""
+def folder_findings(found: Iterable[ProgramFinding], checked: str = "") -> Iterator[Finding]:
+    """Yield the findings of a folder: a problem if the program must fail, else a warning.
+
+    `checked`: what was checked, in words, which is reported if nothing was found.
+    """
+    is_clean = True
     for finding in found:
+        is_clean = False
         report = problem if finding.must_fail else limit
         yield report(finding.problem, finding.remedy)
+    if is_clean and checked:
+        yield ok(checked)
 
 
 def finding_of(invalid: Problem) -> Finding:

@@ -85,7 +85,7 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
     module = program.python_module
     yield from folder_findings(check_module(module, frozenset(files)))
     if has_module(module, frozenset(files)):
-        yield ok(f"module {module}")
+        yield ok(f"module {module}: a package of the job has it")
 
 
 def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:

@@ -82,6 +82,7 @@ FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
         'set `role_suffix = "2"`',
     ),
 }
+"""Fault → the end of an address, Google's answer there, the mark of the line and what it says."""
 
 
 @pytest.mark.parametrize(("end", "answer", "mark", "text"), FIRST_DAY.values(), ids=FIRST_DAY)

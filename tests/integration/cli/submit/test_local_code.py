@@ -44,7 +44,10 @@ def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
     (tmp_path / "requirements.txt").write_text("pandas\n")
     command = ["submit", "--folder", str(tmp_path), "--runtime-version=2.21"]
     program = ("--", "python", "train.py", "--epochs", "3")
-    assert "ok   job file of " in installation.run(*command, "--check", *program).output
+    checked = installation.run(*command, "--check", *program).output
+    assert "ok   job file of " in checked
+    assert "ok   folder: its files have what the command starts" in checked
+    assert "requirements.txt fits the runtime 2.21" in checked
     assert installation.objects.created("gs://the-bucket/", 9) == ()
     result = installation.run(*command, *program)
     assert result.exit_code == 0, result.output

@@ -19,7 +19,7 @@ from trainmaster.agent.utilization.gpus import GpuReading
 from trainmaster.agent.utilization.machine import MachineReading
 from trainmaster.agent.utilization.monitor import Sources, UtilizationMonitor
 from trainmaster.agent.utilization.network import Traffic
-from trainmaster.agent.utilization.report_queue import REFUSALS_MAX, REPORTS_MAX, ReportQueue
+from trainmaster.agent.utilization.report_queue import REFUSALS_MAX, ReportQueue
 from trainmaster.agent.utilization.time_series import CPU, SeriesOrigin
 
 WITHIN_S = 60.0
@@ -31,6 +31,7 @@ class Bench:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.lines: list[str] = []
+        self.missing: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
         """Raised by the next posts."""
         self.key: IncarnationKey | None = IncarnationKey(2, 1)
@@ -47,8 +48,11 @@ class Bench:
             lambda: Traffic(received=10, sent=20),
         )
         origin = SeriesOrigin.of(agent_identity())
+        queue = ReportQueue(
+            self._post, self.lines.append, lambda count, text: self.missing.append((count, text))
+        )
         self.monitor = UtilizationMonitor(
-            origin, sources, self._post, self._find_key, self.lines.append, interval_s
+            origin, sources, queue, self._find_key, self.lines.append, interval_s
         )
         self.thread = threading.Thread(target=self.monitor.run, daemon=True)
         self.thread.start()
@@ -197,6 +201,7 @@ def test_refusals_are_logged_once_and_turn_metrics_off(bench: Bench, status: int
     assert line.startswith("Cloud Monitoring refuses this machine's resource metrics: HTTP ")
     assert "\n" not in line
     assert bench.bodies == []
+    assert [count for count, _ in bench.missing] == [REFUSALS_MAX]
 
 
 def test_permission_that_is_new_is_tried_again(bench: Bench) -> None:
@@ -216,21 +221,6 @@ def test_reports_that_an_unavailable_service_missed_are_sent_later_in_order(
     ends = [body["timeSeries"][0]["points"][0]["interval"]["endTime"] for body in bench.bodies]
     assert ends == sorted(set(ends))
     assert bench.lines == []
-
-
-def test_reports_that_are_dropped_are_counted_at_the_end_of_the_program() -> None:
-    lines: list[str] = []
-
-    def fail(body: bytes) -> None:
-        raise HttpError(503, "down")
-
-    queue = ReportQueue(fail, lines.append)
-    for _ in range(REPORTS_MAX + 7):
-        queue.send(b"{}")
-    queue.count_missing()
-    assert lines == [
-        f"{REPORTS_MAX + 7} of the reports of this machine's use are missing in Cloud Monitoring."
-    ]
 
 
 def test_refused_series_is_named_once_and_leaves_all_others_on(bench: Bench) -> None:

@@ -1,4 +1,8 @@
-"""Crashes: the place that faulthandler prints, and whether the same place again proves a bug."""
+"""Crashes: the place that faulthandler prints, and whether the same place again proves a bug.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 
