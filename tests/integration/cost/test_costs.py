@@ -18,6 +18,7 @@ from bench.costs import (
     KEPT,
     PHASES,
     REQUESTS,
+    RERUN,
     Formula,
     PhaseCost,
     job_without_faults,
@@ -149,6 +150,19 @@ def test_cost_per_replica_is_at_most_a_fifth_above_its_floor(phase: str) -> None
     assert (reads, writes) >= (cost.floor.reads, cost.floor.writes)
     is_near = reads <= 1.2 * cost.floor.reads and writes <= 1.2 * cost.floor.writes
     assert is_near is (phase not in ABOVE_FLOOR)
+
+
+def test_each_operation_of_a_rerun_has_a_reason() -> None:
+    cost = PHASES["rerun"]
+    assert cost.floor is not None
+    needed = [part for part in RERUN if not part.is_above_floor]
+    for parts, reads, writes in (
+        (RERUN, cost.reads.per_member, cost.writes.per_member),
+        (needed, cost.floor.reads, cost.floor.writes),
+    ):
+        assert sum(part.reads for part in parts) == reads
+        assert sum(part.writes for part in parts) == writes
+    assert all(part.why for part in RERUN)
 
 
 def test_sum_of_the_phases_is_the_cost_of_a_job() -> None:
