@@ -21,7 +21,7 @@ from infra import stage
 from tests.infra import bare_provider, provider_schema
 from tests.infra.provider_schema import Block
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 INFRA: Final = ROOT / "infra"
 REQUIRED: Final = {

@@ -19,7 +19,7 @@ from google.protobuf import json_format
 
 from tests.infra import iam_table
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 DIGEST = f"@sha256:{'0' * 64}"
 

@@ -26,7 +26,7 @@ import typer
 from tests.support.pages import read_page
 from tests.support.terraform import terraform_program
 from trainmaster.cli.main import app
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PAGES: Final = sorted(
     [

@@ -16,9 +16,9 @@ from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
 from tests.infra.conftest import INFRA, Plan
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.logging import log_filter
 from trainmaster_emulators.monitoring import series_filter
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.rest.api_errors import ApiError
 
 METRICS: Final = {

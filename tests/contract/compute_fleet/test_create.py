@@ -18,7 +18,7 @@ from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.jobs import a_job, a_plan, change_plan
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import TemporaryError

@@ -19,8 +19,9 @@ from tests.support.serving import serving
 from tests.support.stack import LocalStack, local_stack, reserved_ports
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.core.model.job import JobState
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process.service import run_alone
-from trainmaster_emulators.process.state import ROOT, StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
 from trainmaster_emulators.realism.compute_access import ROLES_FILE
 from trainmaster_emulators.services import functions_host, grpc_gate, http_gate

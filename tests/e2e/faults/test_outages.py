@@ -15,7 +15,7 @@ from tests.e2e.jobs.test_tpu import ONE_HOST, ONE_SLICE, TpuFleetInZones, TpuLab
 from tests.support.stack import local_stack
 from trainmaster.core.decisions import Reason
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "10"))
 """The environment variable allows longer manual tests, with `-s`, which shows what users read

@@ -17,10 +17,10 @@ from tests.integration.tpu.slices import logs_of
 from tests.support.jobs import change_plan
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import JobSubmitted
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import LossCause, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows.commit.record import record

@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import pytest
 
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 HEAVY = pytest.mark.heavy(
@@ -60,7 +60,7 @@ sys.path.insert(0, {emulators!r})
 from trainmaster_emulators.machines.gcsfuse import server
 handle, left = server.handle, [{number}]
 def counted(files, opcode, node, body):
-    if opcode != server.INIT:
+    if opcode != server.Opcode.INIT:
         left[0] -= 1
         if left[0] == 0 and {is_before}:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -28,10 +28,10 @@ from typing import Final
 import pytest
 
 from tests.support.stack import eventually
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process import container_service, exec_with_parent
 from trainmaster_emulators.process.backends import BackendKind, choose_backend
 from trainmaster_emulators.process.processes import LOOPBACK, Ports
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 FOLDER: Final = ROOT / ".images" / "engine"

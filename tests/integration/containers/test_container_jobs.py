@@ -13,7 +13,7 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 pytestmark = [
     pytest.mark.heavy(

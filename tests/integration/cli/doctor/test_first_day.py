@@ -9,7 +9,7 @@ from trainmaster.cli.doctor.first_day_checks import BUILD_REGIONS
 from trainmaster.cli.doctor.quota_checks import FIRST_JOB
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 FORBIDDEN = 403, {"error": {"code": 403, "message": "Permission denied on resource"}}
 

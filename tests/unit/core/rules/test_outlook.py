@@ -15,9 +15,9 @@ from trainmaster.core.model.capacity import (
     machine_kind,
     requests_with_advice,
 )
-from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.core.rules.outlook import estimate_prospects, in_order, is_fresh
 from trainmaster.core.timeouts import (
     ADVICE_DOUBTED,
