@@ -24,8 +24,8 @@ class Bucket:
         self.host, self.name = host, f"b-{uuid.uuid4().hex[:8]}"
         create_bucket(host, "p", self.name)
         google = GoogleApi(f"http://{host}", real="", metadata=MetadataServer("127.0.0.1:1"))
-        find_startup_timeouts = Console(os.open(os.devnull, os.O_WRONLY))
-        self.objects = StorageReader(google, Retrier(find_startup_timeouts, lambda _: None))
+        silent = Console(os.open(os.devnull, os.O_WRONLY))
+        self.objects = StorageReader(google, Retrier(silent, lambda _: None))
 
     def put(self, name: str, content: dict[str, Any]) -> None:
         path = f"/upload/storage/v1/b/{self.name}/o?uploadType=media&name={quote(name, safe='')}"
@@ -73,7 +73,6 @@ def test_download_of_a_generation_never_returns_a_later_one(bucket: Bucket, tmp_
     bucket.objects.download(uri, tmp_path / "first", generation)
     assert (tmp_path / "first").read_bytes().startswith(b'{"x"')
     bucket.put("p.tar.gz", {"attack": 1})
-    with pytest.raises(
-        SetupError, match=f"generation {generation}"
-    ):  # the bucket has no object versioning
+    # The bucket has no object versioning.
+    with pytest.raises(SetupError, match=f"generation {generation}"):
         bucket.objects.download(uri, tmp_path / "second", generation)

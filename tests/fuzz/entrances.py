@@ -565,9 +565,8 @@ def entrances() -> Mapping[str, Entrance]:
         return read
 
     return {
-        "push request": Entrance(
-            served(World()), [envelope], memory_mib=100
-        ),  # only Pub/Sub makes envelopes
+        # Only Pub/Sub makes envelopes.
+        "push request": Entrance(served(World()), [envelope], memory_mib=100),
         "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
         "vm-ready message": Entrance(
             agent_messages.decode_vm_ready, [{**ready, "left_peers": True, "finding": "f"}]

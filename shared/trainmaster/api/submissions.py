@@ -35,11 +35,11 @@ from trainmaster.jobspec.job_document import (
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import (
     AI_PLATFORM,
-    EXTENSION,
     VERTEX_TUNING,
     DocumentKind,
     detect_kind,
 )
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.reading.parse_document import parse_document
 
 _RESOURCES: Final[Mapping[DocumentKind, VertexResource]] = {
@@ -111,7 +111,7 @@ def _with_defaults(document: Mapping[str, object], kind: DocumentKind) -> dict[s
 
     The API requires these fields, and numbers jobs itself.
     """
-    sent = with_job_id(kind.wrapped(document), None)
+    sent = with_job_id(kind.wrapped(document), job_id=None)
     defaults: dict[str, object] = {"displayName": job_id_of(document) or "job"}
     if kind is VERTEX_TUNING:
         defaults |= {"maxTrialCount": 1, "parallelTrialCount": 1}

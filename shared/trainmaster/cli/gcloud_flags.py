@@ -20,7 +20,8 @@ from trainmaster.cli.gcloud_values import (
 )
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC, detect_kind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import JOB_SPEC
 from trainmaster.wiring.installation import PROJECT, known_variables
 
 # A key of Cloud KMS is named by these options, and in its full name by these collections.
@@ -216,7 +217,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
         parse=parse_enum,
     ),
     "enable_dashboard_access": Flag(
-        "", vertex="jobSpec.enableDashboardAccess", panel=_VERTEX, type=bool
+        help="", vertex="jobSpec.enableDashboardAccess", panel=_VERTEX, type=bool
     ),
     "persistent_resource_id": Flag(
         help="", metavar="ID", vertex="jobSpec.persistentResourceId", panel=_VERTEX
@@ -237,9 +238,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
         parse=parse_list,
     ),
     "verbosity": Flag(help="", metavar="LEVEL"),
-    "quiet": Flag("", type=bool),
-    "user_output_enabled": Flag("", type=bool),
-    "log_http": Flag("", type=bool),
+    "quiet": Flag(help="", type=bool),
+    "user_output_enabled": Flag(help="", type=bool),
+    "log_http": Flag(help="", type=bool),
 }
 
 

@@ -35,9 +35,7 @@ from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation, unconfirmed
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
@@ -182,7 +180,7 @@ def _explain_reason(name: str | None, form: Format) -> None:
         raise PermanentError("no job is given: name a job, or a reason with --reason NAME")
     word = name.strip().lower().replace("-", "_")
     if word not in set(Reason):
-        nearest = get_close_matches(word, list(Reason), 1, _SIMILAR)
+        nearest = get_close_matches(word, list(Reason), n=1, cutoff=_SIMILAR)
         hint = f"did you mean {nearest[0]}?" if nearest else "the page Reasons lists them"
         raise PermanentError(f"--reason: {name!r} is not a reason of decisions; {hint}")
     reason = Reason(word)
@@ -265,6 +263,9 @@ def _replay_view(state: State, folded: State | None, entries: int) -> dict[str, 
 
 def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) -> None:
     """Print which decisions another exit policy would have changed."""
+    from trainmaster.jobspec.fields.exit_policy import read_exit_policy
+    from trainmaster.jobspec.reading.parse_document import parse_document
+
     try:
         policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:

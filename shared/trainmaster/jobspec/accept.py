@@ -17,22 +17,13 @@ from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
 from trainmaster.core.model.exit_policy import ExitPolicy
-from trainmaster.core.model.plan import (
-    Access,
-    BootImage,
-    Container,
-    Limits,
-    Origin,
-    Plan,
-    Program,
-    Restarts,
-    Substitution,
-    TaskGroup,
-    Where,
-)
+from trainmaster.core.model.origin import Origin, Substitution
+from trainmaster.core.model.plan import Access, BootImage, Limits, Plan, Restarts
 from trainmaster.core.model.saving import CheckpointSignal, SavePolicy
+from trainmaster.core.model.task_group import Container, Program, TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
+from trainmaster.core.model.where import Where
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
 from trainmaster.jobspec.fields.environment_variables import check_lines, resolve_common_variables
@@ -47,7 +38,8 @@ from trainmaster.jobspec.fields.extension_fields import (
     with_save_on_notice,
     with_stillness,
 )
-from trainmaster.jobspec.fields.job_id import check_job_id, job_id_of_display_name
+from trainmaster.jobspec.fields.job_id import job_id_of_display_name
+from trainmaster.jobspec.fields.job_id_check import check_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
@@ -64,7 +56,8 @@ from trainmaster.jobspec.machines.task_groups import (
     resolve_task_groups,
 )
 from trainmaster.jobspec.problems import Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
+from trainmaster.jobspec.reading.document_kinds import describe_missing_body
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.jobspec.reading.foreign_files import refuse_foreign_file
 from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
@@ -176,7 +169,7 @@ def _resolve(
         if job.training_input is None:
             at_top = [name for path, name in problems.names.items() if len(path) == 1]
             problems.add_text(
-                (TRAINING_INPUT,), describe_missing_body(at_top), TRAINING_INPUT_EXAMPLE
+                (TRAINING_INPUT,), describe_missing_body(at_top), advice=TRAINING_INPUT_EXAMPLE
             )
         spec = resolve_training_input(
             job.training_input or TrainingInput(), extension, variables, problems

@@ -24,14 +24,14 @@ from trainmaster.core.model.job import (
     public_id,
 )
 from trainmaster.core.model.members import state_word
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.owner import owner
-from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.messages import with_log_link
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
 
 _BODY_FIELDS: Final = {

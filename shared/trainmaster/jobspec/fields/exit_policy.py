@@ -21,7 +21,7 @@ from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule,
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.formats.extension import ExitPolicySpec
 from trainmaster.jobspec.problems import Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.reading.read_model import read_model, with_lists
 
 CODE_MAX: Final = 255
@@ -48,11 +48,13 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                     f"must be an exit code from 1 to {CODE_MAX}, or a range of them, not"
                     f" {quoted(item)}"
                 )
-                problems.add(path, problem, "worker:64-80")
+                problems.add(path, problem, example="worker:64-80")
                 continue
             earlier = _find_overlap(rule, rules)
             if earlier is not None:
-                problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
+                problems.add(
+                    path, f"{quoted(item)} is already in `{earlier.action}`", example="137"
+                )
             else:
                 rules.append(rule)
     return ExitPolicy(
