@@ -14,7 +14,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
 from trainmaster.program_files.requirements import check_imports, check_pins, runtime_of
