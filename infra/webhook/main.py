@@ -5,7 +5,8 @@ An optional function of the installation (`notification_webhooks` in infra/varia
 example of a subscriber. It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret
 Manager; CONSOLE_ADDRESS, or empty.
 
-    204  posted, or permanently refused by the webhook, which is logged: not delivered again
+    204  posted, or permanently refused by the webhook, which is logged: not delivered again.
+         A redirection counts as refused: it could lead to addresses that only this function reaches
     503  the webhook was not reached, or is overloaded: Pub/Sub delivers the message again
 """
 
@@ -16,6 +17,7 @@ import binascii
 import json
 import logging
 import os
+import re
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -64,9 +66,10 @@ def text_of(job: dict[str, Any], console: str) -> str:
 
 def _make_harmless(text: str) -> str:
     """Return the text, which a program may have chosen, in one line that neither mentions anyone
-    nor hides a link.
+    nor hides a link, without characters that reverse text or that nobody sees.
     """
-    text = " ".join(text.split())
+    words = ("".join(filter(str.isprintable, word)) for word in text.split())
+    text = " ".join(filter(None, words))
     for markup, replacement in MARKUP.items():
         text = text.replace(markup, replacement)
     return text
@@ -75,20 +78,31 @@ def _make_harmless(text: str) -> str:
 def _post(address: str, text: str) -> HTTPStatus:
     """Return the status for Pub/Sub. The address is a secret, and so are errors that contain it."""
     try:
-        response = requests.post(address, json={"text": text}, timeout=TIMEOUT_S)
+        with requests.post(
+            address, json={"text": text}, timeout=TIMEOUT_S, allow_redirects=False, stream=True
+        ) as response:
+            return _judge(response, address)
     except requests.RequestException as error:
         _log.warning("the webhook was not reached: %s", type(error).__name__)
         return HTTPStatus.SERVICE_UNAVAILABLE
-    if (
-        response.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
-    ):
-        _log.warning("the webhook answered %d", response.status_code)
+
+
+def _judge(response: requests.Response, address: str) -> HTTPStatus:
+    """Return the status for Pub/Sub, and log a refusal with the beginning of its reason."""
+    status = response.status_code
+    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.warning("the webhook answered %d", status)
         return HTTPStatus.SERVICE_UNAVAILABLE
-    if not response.ok:
-        _log.error(
-            "the webhook refused the message: %d %s",
-            response.status_code,
-            response.text[:ERROR_LENGTH_MAX],
-        )
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        begin: bytes = next(response.iter_content(ERROR_LENGTH_MAX), b"")
+        reason = _without_address(begin.decode(errors="replace"), address)
+        _log.error("the webhook refused the message: %d %r", status, reason)
     return HTTPStatus.NO_CONTENT
+
+
+def _without_address(text: str, address: str) -> str:
+    """Return the text without the parts of the address behind its host, of which it is a secret."""
+    _, *parts = re.split("[/?&=]+", address.partition("://")[2])
+    for part in sorted(filter(None, parts), key=len, reverse=True):
+        text = text.replace(part, "…")
+    return text

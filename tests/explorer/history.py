@@ -7,7 +7,8 @@ from typing import Final
 
 from tests.explorer.cloud import Cloud
 from tests.explorer.functions import CANCEL, DELETE, LABEL, RELEASE, Functions
-from tests.explorer.jobs import ExploredJob, draw_job
+from tests.explorer.job_documents import draw_job
+from tests.explorer.jobs import ExploredJob
 from tests.explorer.machine_sets import MachineSets
 from tests.explorer.profiles import Profile
 from tests.explorer.world import World

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.explorer.causes import OWN, REBOOT
 from tests.explorer.cloud import ExploredVm
 from tests.explorer.history import History
-from tests.explorer.jobs import job_document, slices_document
+from tests.explorer.job_documents import job_document, slices_document
 from tests.explorer.processes import Facts
 from tests.explorer.profiles import Profile
 from tests.explorer.programs import BUG, Program

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.explorer import examiner
+from tests.explorer import charges
 from tests.explorer.__main__ import main
 
 
@@ -41,7 +41,7 @@ def test_histories_are_spread_over_the_profiles(
 def test_violations_are_counted_with_their_seeds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(examiner, "RESTARTS_MAX", 0)
+    monkeypatch.setattr(charges, "RESTARTS_MAX", 0)
     assert run(monkeypatch, "--profile", "launchers", "--seeds", "0:3") == 1
     out = capsys.readouterr().out
     violations = out.count("VIOLATED more than five restarts of: --profile launchers --seeds ")

@@ -8,14 +8,17 @@ made of.
 from __future__ import annotations
 
 import base64
+import gzip
 import hmac
+import io
 import json
 import logging
 import math
+import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import chain, count
 from types import SimpleNamespace
@@ -28,6 +31,7 @@ import yaml
 from werkzeug.test import TestResponse
 
 from infra.webhook import main as webhook
+from tests.support.archives import sdist, wheel
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
 from tests.support.world import World
@@ -54,7 +58,7 @@ from trainmaster.gcp.project_access import _signed_scopes
 from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
-from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.job_document import read_document, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging import agent_messages, google_events, internal_requests, push
 from trainmaster.messaging.reported_metric import decode_reported_metric
@@ -62,10 +66,14 @@ from trainmaster.ports.metrics import RESOURCES, Label, Metric
 from trainmaster.presentation.log_reader import parse_entry
 from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.presentation.progress import read_progress
+from trainmaster.program_files.packages import check_module, files_of, has_module
 from trainmaster_local.memory.access import MemoryAccess
 
 OWNER: Final = "ya29.token-of-an-owner"
 Choice = TypeVar("Choice")
+Calls = Callable[[bytes], Mapping[str, Callable[[], int]]]
+"""Returns for an input what is called with it: functions that return a status of HTTP, by name."""
+NOT_SIGNED_IN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)
 
 
@@ -75,12 +83,15 @@ class Entrance:
 
     read: Callable[[bytes], object]
     seeds: Sequence[object]
+    """What inputs are made of: documents that get beyond the first check."""
     errors: tuple[type[Exception], ...] = REFUSED
     memory_mib: int = 32
     """Memory of one input.
 
     The functions have 512 MiB, need some 130 themselves, and parse one message at a time.
     """
+    calls: Calls | None = None
+    """Those of which `read` makes one, if there are several."""
 
 
 def agent_message() -> dict[str, Any]:
@@ -124,10 +135,8 @@ def submitted(world: World) -> Callable[[bytes], None]:
     return read
 
 
-def called(world: World) -> Callable[[bytes], None]:
-    """Serve a request of the API whose parts are in a JSON object, or whose body or filter is the
-    input.
-    """
+def api_calls(world: World) -> Calls:
+    """Return the requests of the API with an input in one of their parts, by name."""
     numbers = count()
     permissions = frozenset(EQUIVALENT_PERMISSIONS.values())
     service = Service(
@@ -141,31 +150,48 @@ def called(world: World) -> Callable[[bytes], None]:
     headers = {"authorization": f"Bearer {OWNER}"}
     jobs = "/v1/projects/my-project/jobs"
     custom = "/v1/projects/my-project/locations/us-central1/customJobs"
+    only = {"validateOnly": "true"}
+
+    def call(request: Request) -> Callable[[], int]:
+        return lambda: handler.serve(request, service).status
+
+    def calls(data: bytes) -> Mapping[str, Callable[[], int]]:
+        text = data.decode(errors="replace")[:5000]
+        bearer = {"authorization": f"Bearer {text}"}
+        requests = {
+            "validated job": Request("POST", jobs, only, headers, data),
+            "job": Request("POST", jobs, {}, headers, data),
+            "validated custom job": Request("POST", custom, only, headers, data),
+            "custom job": Request("POST", custom, {}, headers, data),
+            "change": Request("PATCH", f"{jobs}/digits_1", {"updateMask": "labels"}, headers, data),
+            "mask": Request("PATCH", f"{jobs}/digits_1", {"updateMask": text}, headers, b"{}"),
+            "filter": Request("GET", jobs, {"filter": text}, headers),
+            "page token": Request("GET", jobs, {"pageToken": text}, headers),
+            "page size": Request("GET", jobs, {"pageSize": text}, headers),
+            "custom jobs' filter": Request("GET", custom, {"filter": text}, headers),
+            "custom jobs' mask": Request("GET", custom, {"readMask": text}, headers),
+            "path": Request("GET", f"{jobs}/{quote(text[:200])}", {}, headers),
+            "token": Request("GET", f"{jobs}/digits_1", {}, bearer),
+        }
+        return {name: call(request) for name, request in requests.items()}
+
+    return calls
+
+
+def answered(calls: Calls, seeds: Sequence[object]) -> Entrance:
+    """Make one of the calls: which one follows from the input, because each takes milliseconds.
+
+    An answer that refuses the input counts as PermanentError.
+    """
 
     def read(data: bytes) -> None:
-        text = data.decode(errors="replace")
-        for request in (
-            Request("POST", jobs, {}, headers, data),
-            Request("POST", custom, {}, headers, data),
-            Request("PATCH", f"{jobs}/digits_1", {"updateMask": text[:2000]}, headers, data),
-            Request(
-                "GET",
-                jobs,
-                {"filter": text, "pageToken": text[:5000], "pageSize": text[:50]},
-                headers,
-            ),
-            Request("GET", custom, {"filter": text, "readMask": text[:2000]}, headers),
-            Request(
-                "GET",
-                f"{jobs}/{quote(text[:200])}",
-                {},
-                headers | {"authorization": f"Bearer {text[:9000]}"},
-            ),
-        ):
-            response = handler.serve(request, service)
-            assert response.status != 500, f"{request.method} {request.path}: {response.body}"
+        name, call = chosen([*calls(data).items()], data)
+        status = call()
+        assert status != HTTPStatus.INTERNAL_SERVER_ERROR, name
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise PermanentError(f"{name}: {status}")
 
-    return read
+    return Entrance(read, seeds, calls=calls)
 
 
 def chosen(choices: Sequence[Choice], data: bytes) -> Choice:
@@ -173,38 +199,83 @@ def chosen(choices: Sequence[Choice], data: bytes) -> Choice:
     return choices[crc32(data) % len(choices)]
 
 
-def browsed(site: Site) -> Callable[[bytes], None]:
-    """Open a page, or send a form: which of them follows from the input, because a page takes
-    milliseconds.
-    """
+def console_visits(site: Site) -> Calls:
+    """Return the pages and the forms of the console with an input in one of their fields."""
+    form = {"token": site.form_token("/jobs/digits_1/labels"), "key": "k" * 16}
+    spec = yaml.safe_dump(a_spec())
 
-    token = site.form_token("/jobs/digits_1/labels")
+    def status_of(answer: TestResponse) -> int:
+        assert answer.status_code not in NOT_SIGNED_IN, "the input reaches no page and no form"
+        return answer.status_code
 
-    def read(data: bytes) -> None:
+    def calls(data: bytes) -> Mapping[str, Callable[[], int]]:
         text = data.decode(errors="replace")[:4000]
         address = quote(text, safe="/?=&")
-        form = {
-            "spec": data[:200_000].decode(errors="replace"),
-            "job_id": text[:200],
-            "job": text[:200],
-            "labels": text,
-            "token": token,
-            "key": "k" * 16,
+        pages = {
+            "list": f"/jobs?{address}",
+            "job": f"/jobs/{address}",
+            "view of a job": f"/jobs/digits_1?{address}",
+            "log": f"/jobs/digits_1/logs?{address}",
+            "resources": f"/jobs/digits_1/resources?replica={address}",
+            "comparison": f"/compare?job=digits_1&job={address}",
+            "cancellation": f"/cancel?job={address}",
+            "submission": f"/submissions/{address}/{'k' * 16}?at=1764000000",
         }
-        visits: tuple[Callable[[], TestResponse], ...] = (
-            lambda: site.get(f"/jobs?{address}"),
-            lambda: site.get(f"/jobs/{address}"),
-            lambda: site.get(f"/jobs/digits_1/logs?{address}"),
-            lambda: site.get(f"/jobs/digits_1/resources?replica={address}"),
-            lambda: site.get(f"/compare?{address}"),
-            lambda: site.get(f"/cancel?{address}"),
-            lambda: site.send("/jobs/digits_1/clone", form),
-            lambda: site.send("/jobs/digits_1/labels", form),
-            lambda: site.send("/cancel", form),
-        )
-        assert chosen(visits, data)().status_code != HTTPStatus.INTERNAL_SERVER_ERROR
+        document = data[:200_000].decode(errors="replace")
+        forms = {
+            "job file": ("/jobs/digits_1/clone", {"spec": document, "job_id": "clone_1"}),
+            "id": ("/jobs/digits_1/clone", {"spec": spec, "job_id": text[:200]}),
+            "labels": (
+                "/jobs/digits_1/labels",
+                {"labels": text, "seen": str(site.world.job.labels_version)},
+            ),
+            "seen labels": ("/jobs/digits_1/labels", {"labels": "", "seen": text}),
+            "cancelled": ("/cancel", {"job": text}),
+        }
 
-    return read
+        def visit(path: str) -> Callable[[], int]:
+            return lambda: status_of(site.get(path))
+
+        def send(path: str, fields: dict[str, str]) -> Callable[[], int]:
+            return lambda: status_of(site.send(path, {**form, **fields}))
+
+        return {
+            **{name: visit(path) for name, path in pages.items()},
+            **{name: send(*sent) for name, sent in forms.items()},
+        }
+
+    return calls
+
+
+def packaged(data: bytes) -> None:
+    """Read a package of a job: the bytes, or an archive of the members that a JSON list describes,
+    so that most inputs have headers that are in order.
+    """
+    files = files_of(_archive_of(data), 64 << 20)
+    if files is None:
+        raise PermanentError("not judged")
+    for finding in check_module("trainer.tsak", files):
+        assert finding.remedy.isprintable()
+    has_module("trainer.tsak", files)
+
+
+def _archive_of(data: bytes) -> bytes:
+    try:
+        members = json.loads(data[: 64 << 10])
+    except (ValueError, RecursionError):
+        return data[: 1 << 20]  # larger packages are not opened
+    content, size = io.BytesIO(), 0
+    for member in members if isinstance(members, list) else []:
+        if not isinstance(member, dict) or size > 80 << 20:
+            continue
+        inside = str(member.get("content", ""))[:100_000].encode(errors="replace")
+        header = tarfile.TarInfo(str(member.get("name", "x"))[:90])
+        header.type, header.size = str(member.get("kind", "0"))[:1].encode(), len(inside)
+        block = header.tobuf(tarfile.PAX_FORMAT) + inside + bytes(-len(inside) % 512)
+        times = member.get("times")
+        block *= min(times, 3000) if isinstance(times, int) and times > 0 else 1
+        size += content.write(block)
+    return gzip.compress(content.getvalue()[: 80 << 20] + bytes(1024), 1)
 
 
 def tokens(data: bytes) -> None:
@@ -373,10 +444,10 @@ def entrances() -> Mapping[str, Entrance]:
         "replicaCount": 1,
         "containerSpec": container,
     }
-    manifest = {
+    manifest: dict[str, Any] = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": "x", "annotations": {"a": "b"}},
+        "metadata": {"name": "x", "annotations": {"trainmaster": "region: us-central1"}},
         "spec": {
             "pytorchReplicaSpecs": {
                 "Master": {
@@ -401,7 +472,7 @@ def entrances() -> Mapping[str, Entrance]:
         {
             "jobId": "digits_{time}",
             **a_spec(),
-            "trainmaster": {"env": {"A": "b"}, "secrets": {"K": "k"}},
+            "trainmaster": {"env": {"A": "b"}},
         },
         {"jobId": "tuning_1", **a_tuning_spec()},
         {
@@ -412,9 +483,13 @@ def entrances() -> Mapping[str, Entrance]:
         },
         {"jobId": "digits_{time:%H%M%S}", **a_spec()},
         manifest,
-        yaml.safe_dump(a_spec()).encode(),
-        yaml.safe_dump(manifest).encode(),
+        yaml.safe_dump({"jobId": "y_1", **a_spec()}).encode(),
+        yaml.safe_dump(manifest | {"metadata": manifest["metadata"] | {"name": "z"}}).encode(),
     ]
+    secrets = {"jobId": "s_1", **a_spec(), "trainmaster": {"secrets": {"K": "k"}}}
+    custom = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [pool]}}
+    page_token = base64.urlsafe_b64encode(b'["2026-11-21T03:00:00+00:00", "digits_1"]').rstrip(b"=")
+    filters = [b'state="RUNNING" AND (jobId="digits_1" OR labels.a=b)', b'state="JOB_STATE_FAILED"']
     tasks = [
         {"workdir": "~/code", "setup": "pip install torch", "num_nodes": 2, "run": "torchrun x.py"},
         {"type": "task", "working_dir": ".", "commands": ["cd a", "python train.py"], "nodes": 2},
@@ -443,7 +518,11 @@ def entrances() -> Mapping[str, Entrance]:
     )
 
     def read_document_as(name: str) -> Callable[[bytes], object]:
-        return lambda data: accept(read_document(data, name), default_job_id="x_1")
+        def read(data: bytes) -> object:
+            document = with_time_in_job_id(read_document(data, name), datetime.now(UTC))
+            return accept(document, default_job_id="x_1")
+
+        return read
 
     return {
         "push request": Entrance(
@@ -453,18 +532,20 @@ def entrances() -> Mapping[str, Entrance]:
         "vm-ready message": Entrance(
             agent_messages.decode_vm_ready, [{**ready, "left_peers": True, "finding": "f"}]
         ),
-        "maintenance message": Entrance(google_events.decode_maintenance, [message, notice, audit]),
+        "maintenance message": Entrance(google_events.decode_maintenance, [notice, audit]),
         "datagram": Entrance(received, [datagram]),
         "storage notification": Entrance(
             lambda data: google_events.decode_upload(
                 {
                     "bucketId": "b",
                     "objectId": "jobs/x",
-                    "objectGeneration": data[:99].decode(errors="replace"),
+                    "objectGeneration": data[-9:].decode(errors="replace")
+                    if data[:1] == b"9"
+                    else "1",
                 },
                 data,
             ),
-            [{"timeCreated": "2026-11-21T03:00:00Z"}],
+            [{"timeCreated": "2026-11-21T03:00:00Z"}, b"99999999999999999"],
         ),
         "internal message": Entrance(
             internal_requests.decode_provision, [{"version": 1, "job_id": "x", "number": 1}]
@@ -472,14 +553,42 @@ def entrances() -> Mapping[str, Entrance]:
         "tuning request": Entrance(
             internal_requests.decode_tune, [{"version": 1, "job_id": "x", "number": 1}]
         ),
-        "job file": Entrance(read_document_as("jobs/x.yaml"), [*jobs, *tasks]),
+        "job file": Entrance(read_document_as("jobs/x.yaml"), [*jobs, secrets, *tasks]),
         "job message": Entrance(submitted(world), jobs),
-        "API": Entrance(
-            called(world),
-            [*jobs, {"labels": {"a": "b"}}, b'state="RUNNING" AND (jobId="a" OR labels.a=b)'],
+        "package": Entrance(
+            packaged,
+            [
+                sdist("trainer/__init__.py", "trainer/task.py", form=""),
+                wheel("trainer/__init__.py", "trainer/task.py"),
+                [
+                    {"kind": "g", "content": "12 hello=ab\n", "times": 1},
+                    {"kind": "x", "content": "18 path=trainer/a\n"},
+                    {"name": "x"},
+                    {"kind": "L", "content": "trainer/__init__.py\0"},
+                    {"name": "y", "times": 3},
+                ],
+            ],
+            memory_mib=64,
         ),
-        "console": Entrance(
-            browsed(site), [b"state=RUNNING&label=a=b&from=2026-11-21T03:00:00Z", *jobs[-2:]]
+        "API": answered(
+            api_calls(world),
+            [
+                *jobs,
+                secrets,
+                custom,
+                {"labels": {"a": "b"}},
+                *filters,
+                *(b"labels", b"5", b"digits_1", b"customJobs.name", OWNER.encode(), page_token),
+            ],
+        ),
+        "console": answered(
+            console_visits(site),
+            [
+                b"state=RUNNING&label=a=b&from=2026-11-21T03:00:00Z",
+                b"replica=worker-0&all=1&x=step&table=1",
+                *(b"team=vision\nstage=2", b"again_1", b"1", b"chief-0", b"digits_1"),
+                *jobs[-2:],
+            ],
         ),
         "token": Entrance(tokens, [token]),
         "program's output": Entrance(

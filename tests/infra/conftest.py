@@ -266,6 +266,7 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
 
 @pytest.fixture(scope="session")
 def full_plan(planned: Callable[..., Plan], full_variables: dict[str, object]) -> Plan:
+    """Return the plan with all that can be switched on."""
     return planned(**full_variables)
 
 

@@ -1,4 +1,8 @@
-"""The conditions of IAM grants, evaluated: which objects and VMs an account may change."""
+"""The conditions of IAM grants, evaluated: which objects and VMs an account may change.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on, `reduced_plan`
+nothing that can be left out (`conftest.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """The console for a team in infra/: absent by default, behind Identity-Aware Proxy, with few
 permissions.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on, `reduced_plan`
+nothing that can be left out (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ def services(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def test_console_is_installed_only_on_request(plan: Plan, reduced_plan: Plan) -> None:
-    """`reduced_plan` names viewers."""
+    """Although `reduced_plan` names `console_viewers`."""
     for default in (plan, reduced_plan):
         assert not services(default)
         assert not [resource.address for resource in default.resources if "iap" in resource.type]

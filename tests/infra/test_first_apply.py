@@ -4,6 +4,9 @@ and breaks no policy that Google sets for new organisations.
 Sources: "Access change propagation" (IAM), "Eventual consistency" of service accounts (IAM), and
 Google's Terraform example for a function with its own build account, which sleeps 60 s after the
 grants of that account.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on, `reduced_plan`
+nothing that can be left out (`conftest.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Several installations in one project: no two of them own a resource of one name, or a grant that
 is the same.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on (`conftest.py`).
 """
 
 from __future__ import annotations

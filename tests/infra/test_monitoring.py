@@ -1,5 +1,7 @@
 """Alerts and dashboard: their metrics exist, the aligners fit the metric kinds, and each alert has
 a runbook.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on (`conftest.py`).
 """
 
 from __future__ import annotations

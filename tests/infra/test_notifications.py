@@ -1,5 +1,7 @@
 """Notifications in infra/: the schema of their topic, the webhook and the e-mails, which are off by
 default.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -163,11 +165,17 @@ class Webhook:
     """A server in place of Slack's."""
 
     status: int = 200
+    answer: str = "why"
+    location: str = ""
+    """Address to which it redirects."""
     received: list[Any] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        self.received.append(json.loads(Request(environ).get_data()))
-        return Response("why", self.status)(environ, start_response)
+        self.paths.append(environ["PATH_INFO"])
+        self.received.append(json.loads(Request(environ).get_data() or "null"))
+        headers = {"Location": self.location} if self.location else {}
+        return Response(self.answer, self.status, headers)(environ, start_response)
 
 
 @pytest.fixture
@@ -225,6 +233,7 @@ def test_webhook_posts_the_text_that_chat_systems_accept(
         ("<https://evil.example|the console>", "(https://evil.example|the console)"),
         ("[the console](https://evil.example)", "[the console] (https://evil.example)"),
         ("worker 1 exited\n✅ digits_2: succeeded\r\nhttps://evil.example", None),
+        ("exited\u202egpj.\u2066\U000e0041\u200b\x1b[31m\x00", "exitedgpj.[31m"),
     ],
 )
 def test_text_of_a_program_mentions_no_one_and_hides_no_link(
@@ -257,6 +266,30 @@ def test_unreachable_webhook_is_called_again_and_its_address_is_not_logged(
     assert push(function, a_message()) == HTTPStatus.SERVICE_UNAVAILABLE
     assert "not reached" in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirection_is_not_followed_and_counts_as_refused(
+    function: FlaskClient, webhook: Webhook, status: int, caplog: CapturedLogs
+) -> None:
+    """The function may reach addresses that the webhook's server cannot, such as its metadata."""
+    webhook.status, webhook.location = status, "/computeMetadata/v1/"
+    assert push(function, a_message()) == HTTPStatus.NO_CONTENT
+    assert webhook.paths == ["/services/secret"]
+    assert f"refused the message: {status}" in caplog.text
+
+
+def test_refusal_that_repeats_the_address_is_logged_without_it(
+    function: FlaskClient, webhook: Webhook, caplog: CapturedLogs
+) -> None:
+    webhook.status = HTTPStatus.NOT_FOUND
+    webhook.answer = "no hook at /services/secret\nforged line" + "x" * 1_000_000
+    assert push(function, a_message()) == HTTPStatus.NO_CONTENT
+    (logged,) = [record.message for record in caplog.records if record.name != "werkzeug"]
+    assert "refused the message: 404 'no hook at /…/…" in logged
+    assert "secret" not in logged
+    assert "\nforged" not in logged
+    assert len(logged) < 1000
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b'{"job_id": "x"}'])

@@ -1,5 +1,8 @@
 """`terraform validate` and `terraform plan` on infra/; the plan agrees with the code and the
 documentation.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on, `reduced_plan`
+nothing that can be left out (`conftest.py`).
 """
 
 from __future__ import annotations

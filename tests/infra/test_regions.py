@@ -1,4 +1,7 @@
-"""`region` moves everything: the control plane, the data, and the jobs."""
+"""`region` moves everything: the control plane, the data, and the jobs.
+
+The fixture `full_plan` has all that can be switched on (`conftest.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Shells on VMs in infra/: closed by default, and what `ssh_users` opens."""
+"""Shells on VMs in infra/: closed by default, and what `ssh_users` opens.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on, `reduced_plan`
+nothing that can be left out (`conftest.py`).
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ other messages.
 protoc compiles the schemas, and Protocol Buffers' JSON parser reads the messages, as in Pub/Sub
 with JSON encoding. The Pub/Sub emulator supports Avro schemas only. `trainmaster doctor` checks the
 schemas with Google's Pub/Sub.
+
+The fixture `plan` has the defaults, `reduced_plan` has nothing that can be left out
+(`conftest.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Variables that give the worker account more access: what they grant, and what they refuse."""
+"""Variables that give the worker account more access: what they grant, and what they refuse.
+
+The fixture `plan` has the defaults, `full_plan` has all that can be switched on (`conftest.py`).
+"""
 
 from __future__ import annotations
 

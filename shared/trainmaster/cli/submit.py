@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import typer
 
@@ -52,6 +52,7 @@ from trainmaster.settings import settings
 from trainmaster.wiring.folder_checks import (
     check_folder,
     check_package,
+    checked_words,
     refuse_folder,
     with_chosen_runtime,
 )
@@ -113,6 +114,7 @@ def submit(
     document = with_default_region(document, region)
     staged = StagedObjects() if check else None  # in memory: --check uploads nothing
     findings: list[ProgramFinding] = []  # with --check, they are reported below with all others
+    checked = ""
     if package_path or packages:
         findings = check_package(document, package_path) if package_path else []
         _refuse_or_warn([] if check else findings)
@@ -121,6 +123,7 @@ def submit(
         document, folder_problems = _with_checked_folder(document, folder)
         _refuse_or_warn([] if check else folder_problems)
         findings += folder_problems
+        checked = checked_words(document, folder)
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
@@ -129,10 +132,7 @@ def submit(
             f" {_CREDENTIALS.sub('//', ', '.join(read_requirements(folder))) or 'none'}"
         )
     if check:
-        from trainmaster.cli.doctor.command import job_findings, report
-        from trainmaster.cli.doctor.program_checks import folder_findings
-
-        report(chain(folder_findings(findings), job_findings(document, staged)), form)
+        _report_check(document, findings, checked, staged, form)
     job_id = check_document(document)
     store = open_store()
     refuse_used_id(job_id, store)
@@ -145,6 +145,21 @@ def submit(
         _follow(job_id, store, form, stream_logs=stream_logs)
     _print_hints(job_id)
     _print_job(stored, form)
+
+
+def _report_check(
+    document: dict[str, Any],
+    findings: Sequence[ProgramFinding],
+    checked: str,
+    staged: Objects | None,
+    form: Format,
+) -> NoReturn:
+    """Print what was found about the program (`checked`: in what), and then about the job."""
+    from trainmaster.cli.doctor.command import job_findings, outcome_of_job, report
+    from trainmaster.cli.doctor.program_checks import folder_findings
+
+    results = chain(folder_findings(findings, checked), job_findings(document, staged))
+    report(results, form, outcome_of_job)
 
 
 def _refuse_program(job: str, command: Sequence[str]) -> None:

@@ -15,8 +15,8 @@ import typer
 
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job, refusal_words, refused_submissions
+from trainmaster.cli.losses import losses_in_log, unlogged_lines
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.missing_lines import missing_lines, unlogged_lines
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
 from trainmaster.cli.output import Format, print_json, problems_text, say, warn
 from trainmaster.core.decisions import Reason, Rule
@@ -100,7 +100,7 @@ def why(
     failing = failing_of(state.job, replicas, datetime.now(UTC))
     _print_situation(state, failing)
     _print_next_steps(store, state, replicas, ledger, failing)
-    for sentence in _log_gaps(state.job, ledger, replica_id):
+    for sentence in _losses(state.job, ledger, replica_id):
         warn(sentence)
     if ending:
         say(f"What to do: {ending.advice}")
@@ -131,9 +131,9 @@ def _print_as_json(
     quiet = read_metrics(read_quiet, state.job, "whether the program prints")
     if quiet:
         view["quiet"] = quiet.view()
-    gaps = _log_gaps(state.job, ledger, replica_id)
-    if gaps:
-        view["logGaps"] = gaps
+    losses = _losses(state.job, ledger, replica_id)
+    if losses:
+        view["losses"] = losses
     refused = refused_submissions(store, state.job.job_id)
     if refused:
         view["refusedSubmissions"] = [
@@ -143,14 +143,12 @@ def _print_as_json(
     print_json(view)
 
 
-def _log_gaps(
-    job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None
-) -> Sequence[str]:
-    """Return a sentence for each known gap of the job's log.
+def _losses(job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None) -> Sequence[str]:
+    """Return a sentence for each known loss of lines, measurements and resource metrics.
 
-    None if `replica_id` is set: gaps are not known by replica.
+    None if `replica_id` is set: losses are not known by replica.
     """
-    return () if replica_id else (*unlogged_lines(ledger), *missing_lines(job))
+    return () if replica_id else (*unlogged_lines(ledger), *losses_in_log(job))
 
 
 def _wait_of(store: Store, job: Job) -> Wait | None:

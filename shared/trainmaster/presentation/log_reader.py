@@ -25,8 +25,14 @@ TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
 PROGRAM_ONLY: Final = f'NOT {TASK}="service" AND NOT labels."trainmaster/writer"="agent"'
 """Condition for what the program printed. Source of the label: the agent's `cloud_log`."""
-MISSING_LABEL: Final = "trainmaster/missing_lines"
-"""How many lines are missing where the entry stands. Source: the agent's `cloud_log`."""
+MISSING_LINES: Final = "trainmaster/missing_lines"
+"""Label: how many lines are missing where the entry stands. Source: `Loss` of the agent's
+`serial_console`, as for the two labels below.
+"""
+MISSING_MEASUREMENTS: Final = "trainmaster/missing_measurements"
+"""Label: how many values of a trial's metric did not arrive."""
+MISSING_REPORTS: Final = "trainmaster/missing_reports"
+"""Label: how many reports of a machine's use, and of progress, Cloud Monitoring did not get."""
 BEHIND_LABEL: Final = "trainmaster/behind"
 """Time of the oldest line of the VM that was not stored when the entry was sent; none: all were."""
 

@@ -10,10 +10,11 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import IO, Any, Final, cast
 
@@ -21,6 +22,19 @@ from trainmaster.program_files.findings import ProgramFinding, may_fail, must_fa
 
 FILES_MAX: Final = 20_000
 """Files of the largest archive that is judged."""
+HEADER_BYTES_MAX: Final = 16 << 10
+"""Longest name or extended header of a tar archive. Linux has no longer paths than 4 KiB."""
+HEADERS_BYTES_MAX: Final = 8 << 20
+"""All headers of a tar archive. `tarfile` needs about a second for so many, and their names that
+much memory.
+"""
+COMMON_VALUES_MAX: Final = 100
+"""Values that extended headers may set for all members. `tarfile` copies them for each member."""
+NEAREST_AMONG_MAX: Final = 1_000
+"""Modules among which the nearest one is searched: for each, it takes up to a millisecond."""
+NEAREST_CHARS_MAX: Final = 100
+"""Longer names of modules are no slips of the pen."""
+_MODULE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPILED_SOURCES: Final = (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
 _DECOMPRESSORS: Final[Mapping[bytes, Callable[[IO[bytes]], Any]]] = {
     b"\x1f\x8b": gzip.open,
@@ -37,8 +51,12 @@ _DAMAGE: Final = (
     ValueError,
     zlib.error,
     lzma.LZMAError,
+    RecursionError,
+    MemoryError,
 )
-"""What reading a damaged archive raises."""
+"""What reading a damaged archive raises. `tarfile` calls itself for a header of a header, and an
+archive names the size of the dictionary that its decompressor allocates.
+"""
 
 
 class _TooLargeError(Exception):
@@ -46,14 +64,21 @@ class _TooLargeError(Exception):
 
 
 class _Limited:
-    """A file of which only the first `limit` bytes can be read."""
+    """A file of which only the first `limit` bytes can be read.
+
+    `tarfile` reads headers, and seeks over the content of members: the size of a read, and that of
+    all reads together, are limited, too.
+    """
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
         self._limit = limit
+        self._left = HEADERS_BYTES_MAX
 
     def read(self, size: int) -> bytes:
-        if self._file.tell() + size > self._limit:
+        self._left -= size
+        is_long = size > HEADER_BYTES_MAX or self._left < 0
+        if is_long or self._file.tell() + size > self._limit:
             raise _TooLargeError
         return self._file.read(size)
 
@@ -70,7 +95,7 @@ def files_of(archive: bytes, unpacked_max: int) -> frozenset[str] | None:
     """Return the paths of all files, with a leading slash.
 
     None: they are not known, because the archive is damaged, or has more than FILES_MAX files or,
-    if it is a tar archive, more than `unpacked_max` bytes.
+    if it is a tar archive, more than `unpacked_max` bytes or unusual headers.
     """
     try:
         is_zip = zipfile.is_zipfile(io.BytesIO(archive))
@@ -97,8 +122,9 @@ def _tar_names(archive: bytes, unpacked_max: int) -> list[str]:
     with tarfile.open(fileobj=cast("IO[bytes]", _Limited(file, unpacked_max)), mode="r:") as source:
         for member in source:
             names.append(member.name)
-            if len(names) > FILES_MAX:
+            if len(names) > FILES_MAX or len(source.pax_headers) > COMMON_VALUES_MAX:
                 raise _TooLargeError
+            source.members = []  # type: ignore[attr-defined]  # each copies the values for all
     return names
 
 
@@ -123,13 +149,27 @@ def check_module(module: str, files: frozenset[str]) -> Iterator[ProgramFinding]
             f"correct pythonModule: {module.removesuffix('.py')}",
         )
     elif siblings and name not in siblings:
-        (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
-        remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
+        nearest = _nearest_module(name, siblings)
+        remedy = "add it to one of them, or correct pythonModule"
+        if nearest:
+            remedy = f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
         # A dependency may add modules to a package without __init__.py, and so may a build.
         is_whole = any(file.endswith(f"{parent}/__init__.py") for file in files)
         is_compiled = any(file.endswith(_COMPILED_SOURCES) for file in files)
         report = must_fail if is_whole and not is_compiled else may_fail
         yield report(f"no package of the job has the module {module}", remedy)
+
+
+def _nearest_module(name: str, siblings: Iterable[str]) -> str | None:
+    """Return the sibling whose name is most alike; None if none can be the name of a module.
+
+    The names are those of files in a package, and other people read the result.
+    """
+    usual = (sibling for sibling in siblings if len(sibling) <= NEAREST_CHARS_MAX)
+    modules = sorted(filter(_MODULE_NAME.fullmatch, usual))[:NEAREST_AMONG_MAX]
+    if len(name) > NEAREST_CHARS_MAX:
+        return None
+    return next(iter(get_close_matches(name, modules, 1, 0)), None)
 
 
 def _lookup(module: str, files: frozenset[str]) -> tuple[str, set[str]]:

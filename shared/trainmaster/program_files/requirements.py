@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
 from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
 from trainmaster.core.rules.module_packages import package_of
@@ -22,6 +23,8 @@ _PATCH_RELEASES: Final = 100
 """A runtime's `==2.13.*` is tried as 2.13.0 to 2.13.99."""
 _REMOVED_IN_312: Final = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
 """Source: "What's New In Python 3.12". Every runtime has setuptools, which brings `distutils`."""
+_LOCAL_VERSION: Final = re.compile(r"\+[\w.]+")
+"""Name of a build behind a version: `+cu121`. Source: PEP 440."""
 PYTORCH: Final = "torch"
 
 
@@ -50,7 +53,7 @@ def check_pins(
     where the requirements are.
     """
     versions = _framework_versions(runtime)
-    environment = {"python_version": runtime.python, "sys_platform": "linux"}
+    environment = _markers_of_vm(runtime)
     for text in requirements:
         try:
             requirement = Requirement(text)
@@ -61,20 +64,41 @@ def check_pins(
             continue
         version = versions.get(normalize(requirement.name))
         has_local_version = "+" in str(requirement.specifier)
-        if version is None and has_local_version:
-            yield may_fail(
-                f"{file}: {text} is a build that PyPI does not have",
-                "leave out what follows the version, from +, unless your package index has it",
-            )
-        if version is None or requirement.url or has_local_version:
+        if version is None:
+            if has_local_version:
+                yield may_fail(
+                    f"{file}: {text} is a build that PyPI does not have",
+                    "leave out what follows the version, from +, unless your package index has it",
+                )
             continue
+        of_runtime = f"of the runtime {runtime.name}, which no package may replace"
+        remedy = f"remove it from {file}, or choose another runtime: `trainmaster runtimes`"
         releases = [f"{version}.{patch}" for patch in range(_PATCH_RELEASES)]
-        if not any(requirement.specifier.contains(release) for release in releases):
-            yield must_fail(
-                f"{file}: {text} excludes {requirement.name} {version} of the runtime"
-                f" {runtime.name}, which no package may replace",
-                f"remove it from {file}, or choose another runtime: `trainmaster runtimes`",
+        public = SpecifierSet(_LOCAL_VERSION.sub("", str(requirement.specifier)))
+        if not any(public.contains(release) for release in releases):
+            name = f"{requirement.name} {version}"
+            yield must_fail(f"{file}: {text} excludes {name} {of_runtime}", remedy)
+        elif has_local_version or requirement.url:
+            name = f"{requirement.name} {version}"
+            yield may_fail(
+                f"{file}: {text} is another build of {name} than that {of_runtime}", remedy
             )
+
+
+def _markers_of_vm(runtime: RuntimePackages) -> dict[str, str]:
+    """Return the environment of a VM for the markers of requirements, which are evaluated on the
+    user's machine otherwise. Source: PEP 508.
+    """
+    return {
+        "python_version": runtime.python,
+        "python_full_version": f"{runtime.python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+    }
 
 
 def check_imports(

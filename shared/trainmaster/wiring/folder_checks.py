@@ -58,6 +58,25 @@ def check_folder(
     return findings
 
 
+def checked_words(document: Mapping[str, Any], folder: Path) -> str:
+    """Return what `check_folder` checks, in words; empty for a job that is not valid."""
+    command = field_at(document, (TRAINING_INPUT, "args")) or ()
+    if isinstance(command, str) or not command:
+        return ""
+    try:
+        spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
+    except InvalidJob:
+        return ""
+    runtime = _runtime_of(document, spec.plan)
+    words = "folder: its files have what the command starts, and their syntax is right"
+    if not runtime.requirements or not read_requirements(folder):
+        return words
+    return (
+        f"{words}; requirements.txt fits the runtime {runtime.name}. Whether the package index has"
+        " its packages shows when a VM installs them"
+    )
+
+
 def with_chosen_runtime(
     document: dict[str, Any], folder: Path, command: Sequence[str] = ()
 ) -> tuple[dict[str, Any], str]:

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.heavy(
         fact="a job moves to its second region and returns",
-        quick="`unit/flows/test_placement.py`, `sim/test_alternatives.py`",
+        quick="`unit/flows/placement`, `sim/test_alternatives.py`",
     ),
     pytest.mark.timeout(900),
 ]

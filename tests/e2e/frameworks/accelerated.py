@@ -1,4 +1,8 @@
-"""Accelerate, after its guide "Checkpointing"."""
+"""Accelerate, after its guide "Checkpointing".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 from pathlib import Path

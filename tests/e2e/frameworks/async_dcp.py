@@ -1,5 +1,8 @@
 """PyTorch's recipe "Asynchronous Saving with Distributed Checkpoint", with persistent workers of
 its data loader.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import sys

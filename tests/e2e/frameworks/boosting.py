@@ -3,6 +3,9 @@ as our example does.
 
 XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any
 platform.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import os

@@ -1,4 +1,8 @@
-"""PyTorch, after its tutorial "Fault-tolerant Distributed Training with torchrun"."""
+"""PyTorch, after its tutorial "Fault-tolerant Distributed Training with torchrun".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""DeepSpeed, after its "Getting Started"."""
+"""DeepSpeed, after its "Getting Started".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 

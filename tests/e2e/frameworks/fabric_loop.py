@@ -1,5 +1,8 @@
 """Lightning Fabric, after its pages "Convert to Lightning Fabric" and "Saving and Loading a
 Checkpoint".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import sys

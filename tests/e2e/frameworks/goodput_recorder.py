@@ -1,4 +1,8 @@
-"""ML Goodput Measurement, after its README."""
+"""ML Goodput Measurement, after its README.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import os
 import sys

@@ -3,6 +3,9 @@
 `--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers. On CPUs, the
 Trainer counts the processes only in a state of Accelerate that names their backend, and the
 variable ACCELERATE_USE_DEEPSPEED is set.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import json

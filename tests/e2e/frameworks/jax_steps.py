@@ -1,4 +1,8 @@
-"""JAX, after its page "Introduction to multi-controller JAX"."""
+"""JAX, after its page "Introduction to multi-controller JAX".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Keras 3 on JAX, after its guide "Distributed training with Keras 3"."""
+"""Keras 3 on JAX, after its guide "Distributed training with Keras 3".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 from pathlib import Path

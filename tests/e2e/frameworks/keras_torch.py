@@ -1,4 +1,8 @@
-"""Keras 3 on PyTorch, after its guide "Introduction to Keras for engineers"."""
+"""Keras 3 on PyTorch, after its guide "Introduction to Keras for engineers".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 

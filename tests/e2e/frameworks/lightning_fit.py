@@ -1,4 +1,8 @@
-"""Lightning, after its page "Run on an on-prem cluster"."""
+"""Lightning, after its page "Run on an on-prem cluster".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 

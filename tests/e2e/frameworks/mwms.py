@@ -1,5 +1,8 @@
 """TensorFlow, after its tutorial "Multi-worker training with Keras", which was written
 for Keras 2.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import sys

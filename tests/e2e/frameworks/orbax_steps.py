@@ -1,5 +1,8 @@
 """JAX with Orbax, after Orbax's page "Checkpointing PyTrees of Arrays in
 Multi-Host/Multi-Controller Environments".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import sys

@@ -1,4 +1,8 @@
-"""Ray Train, after its guide "Get Started with Distributed Training using PyTorch"."""
+"""Ray Train, after its guide "Get Started with Distributed Training using PyTorch".
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 import tempfile

@@ -1,6 +1,9 @@
 """TensorBoard, after PyTorch's tutorial "How to use TensorBoard with PyTorch".
 
 It prints no step and no loss.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
 """
 
 import os

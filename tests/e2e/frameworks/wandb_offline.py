@@ -1,4 +1,8 @@
-"""Weights & Biases, after its quickstart."""
+"""Weights & Biases, after its quickstart.
+
+`slow_input.py` beside it makes each step half a second long, so that a test can end the program
+midway.
+"""
 
 import sys
 from pathlib import Path

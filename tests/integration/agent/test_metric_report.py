@@ -111,10 +111,26 @@ def test_measurements_that_never_arrive_are_counted_at_the_end(
     write_file(tmp_path, *map(float, range(60)))
     report.write_new()
     report.count_missing()
-    missing = "10 of the measurements of the trial are missing, because they could not be written."
-    assert missing in capfd.readouterr().out
+    missing = "10 of the measurements of the trial are missing, because they could not be written: "
+    assert f"{missing}HTTP 503" in capfd.readouterr().out
     report.count_missing()
     assert "missing" not in capfd.readouterr().out, "they are counted once"
+
+
+def test_measurements_that_are_no_finite_numbers_are_counted_once(
+    cloud: Cloud, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = a_report(cloud, tmp_path)
+    write_file(tmp_path, 0.5, float("nan"), float("inf"))
+    report.write_new()
+    report.count_missing()
+    why = "because they are no finite numbers"
+    assert f"2 of the measurements of the trial are missing, {why}" in capfd.readouterr().out
+    report.count_missing()
+    assert "missing" not in capfd.readouterr().out
+    write_file(tmp_path, 0.5, float("nan"), float("inf"), 0.25, float("nan"))
+    report.count_missing()
+    assert f"1 of the measurements of the trial are missing, {why}" in capfd.readouterr().out
 
 
 def test_more_measurements_than_one_report_has_are_counted(

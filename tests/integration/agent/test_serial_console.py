@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,13 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.publisher import PROBLEM_CHARS, Event, Outbox, Publisher
-from trainmaster.agent.reporting.serial_console import Console, Stream, Unlogged, never
+from trainmaster.agent.reporting.serial_console import (
+    NO_LABELS,
+    Console,
+    Stream,
+    Unlogged,
+    never,
+)
 from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
@@ -29,7 +35,7 @@ class Copy:
         self.steps: list[str] = []
         self.lacks = Unlogged()
 
-    def put(self, stream: Stream, lines: bytes) -> None:
+    def put(self, stream: Stream, lines: bytes, labels: Mapping[str, str] = NO_LABELS) -> None:
         self.lines.append((stream, lines))
 
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:

@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ("boosted_trees", "xgboost_dist", "linear_learner", "wide_deep_learner", "tab_net")
 FRAMEWORKS = {"boosted_trees": "scikit-learn", "xgboost_dist": "scikit-learn"}
+"""Algorithm → runtime image; of all others: tensorflow."""
 
 
 def python_of(algorithm: str) -> Path:
@@ -82,11 +83,9 @@ def start(
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the data of all examples: `NAME/FILE.csv`."""
     folder = tmp_path_factory.mktemp("algorithms")
-    script, names = (
-        str(ROOT / "examples" / "algorithm_data.py"),
-        [f"algorithm_{example}" for example in EXAMPLES],
-    )
-    command = [str(python_of("boosted_trees")), script, *names, str(folder)]
+    script = ROOT / "examples" / "algorithm_data.py"
+    names = [f"algorithm_{example}" for example in EXAMPLES]
+    command = [str(python_of("boosted_trees")), str(script), *names, str(folder)]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "data"
 

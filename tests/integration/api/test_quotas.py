@@ -118,9 +118,12 @@ def test_list_costs_what_it_reads_and_ends_with_the_quota(api: Api) -> None:
 
 
 def test_caller_who_uses_up_the_quota_of_creations_leaves_every_other_caller_a_share() -> None:
-    shares, seconds = Shares(lambda: 0.0), 60
-    assert [shares.take("flood", seconds) > 0 for _ in range(70)] == [False] * 6 + [True] * 64
-    assert [shares.take("anna", seconds) > 0 for _ in range(7)] == [False] * 6 + [True]
+    """A share is a tenth of the quota of the project."""
+    shares, per_minute, share = Shares(lambda: 0.0), 60, 6
+    flood = [shares.take("flood", per_minute) > 0 for _ in range(70)]
+    assert flood == [False] * share + [True] * (70 - share)
+    others = [shares.take("anna", per_minute) > 0 for _ in range(share + 1)]
+    assert others == [False] * share + [True]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def show(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
         monkeypatch.setattr(f"trainmaster.cli.{command}.open_store", lambda: world.store)
         monkeypatch.setattr(f"trainmaster.cli.{command}.read_metrics", lambda *_: None)
     monkeypatch.setenv("TRAINMASTER_METRICS", "off")
-    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
+    monkeypatch.setattr("trainmaster.cli.why.losses_in_log", lambda _: ())
     settings = SimpleNamespace(limits=world.limits)
     monkeypatch.setattr("trainmaster.cli.why.settings", lambda: settings)
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")

@@ -15,9 +15,9 @@ import yaml
 from tests.integration.cli.conftest import Installation
 from tests.integration.logging.cloud import an_entry
 from tests.support.jobs import a_spec
-from trainmaster.agent.reporting.cloud_log import MISSING
+from trainmaster.agent.reporting.serial_console import Loss
 from trainmaster.cli.logs import TRIES, follow_log, has_ended, history_end, with_retries
-from trainmaster.cli.missing_lines import describe_missing
+from trainmaster.cli.losses import describe_losses
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Loaded
@@ -172,24 +172,34 @@ def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
         with_retries(page)("", "")
 
 
-def test_missing_lines_of_each_replica_are_counted_for_why(logged: Installation) -> None:
+def test_losses_of_each_kind_and_replica_are_counted_for_why(logged: Installation) -> None:
     loaded = logged.store.load("digits_1")
     assert loaded is not None
     from trainmaster.wiring.log_reader import log_entries
 
     page = log_entries().page
-    assert describe_missing(page, loaded.state.job) == []
-    for number, (task, count) in enumerate([("master", 1), ("worker", 2500), ("worker", 41)]):
+    assert describe_losses(page, loaded.state.job) == []
+    losses = [
+        (Loss.LINES, "master", 1),
+        (Loss.LINES, "worker", 2500),
+        (Loss.LINES, "worker", 41),
+        (Loss.MEASUREMENTS, "master", 10),
+        (Loss.MEASUREMENTS, "master", 1),
+        (Loss.REPORTS, "worker", 1),
+    ]
+    for number, (loss, task, count) in enumerate(losses):
         labels = {
             "ml.googleapis.com/job_id": "digits_1",
             "ml.googleapis.com/task_name": f"{task}-replica-0",
-            MISSING: str(count),
+            **loss.labels(count),
         }
         entry = an_entry(f"gap {number}", labels=labels, timestamp=now(), severity="WARNING")
         logged.cloud.write(entry)
-    assert [sentence.split(":")[0] for sentence in describe_missing(page, loaded.state.job)] == [
+    assert [sentence.split(":")[0] for sentence in describe_losses(page, loaded.state.job)] == [
         "1 line of master-replica-0 is not in the log",
         "2541 lines of worker-replica-0 are not in the log",
+        "11 measurements of the metric that master-replica-0 reported are not in its trial",
+        "1 report of the use of worker-replica-0 and of its progress is not in Cloud Monitoring",
     ]
 
 

@@ -43,6 +43,7 @@ def job_id(installation: Installation) -> str:
 def test_table_has_a_row_for_each_replica(
     installation: Installation, metrics: FakeMetrics, job_id: str
 ) -> None:
+    """A sample has the values of one minute each: 6e6 bytes that were sent are 100 kB/s."""
     now = datetime.now(UTC)
     metrics.add(Metric.CPU, "worker-1", now - timedelta(seconds=90), [0.1, 0.42])
     metrics.add(Metric.MEMORY, "worker-1", now - timedelta(seconds=30), [0.004])
@@ -129,7 +130,7 @@ def test_watch_updates_until_the_job_ends_and_retries(monkeypatch: pytest.Monkey
     assert "50%" in output.getvalue()
 
 
-def test_reason_depends_on_the_setting_and_the_job(
+def test_job_without_samples_has_a_note_and_no_sample_times(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()

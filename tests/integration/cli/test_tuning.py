@@ -18,7 +18,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     study = Study()
     for command in ("trainmaster.cli.why.open_store", "trainmaster.cli.jobs.open_store"):
         monkeypatch.setattr(command, lambda: study.store)
-    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
+    monkeypatch.setattr("trainmaster.cli.why.losses_in_log", lambda _: ())
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     return study
 

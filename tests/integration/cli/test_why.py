@@ -26,7 +26,7 @@ A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 def _no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worlds of these tests have neither Cloud Monitoring nor Cloud Logging."""
     monkeypatch.setattr("trainmaster.cli.why.read_metrics", lambda *_: None)
-    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
+    monkeypatch.setattr("trainmaster.cli.why.losses_in_log", lambda _: ())
 
 
 GOOGLE = "does not have enough resources available"
@@ -123,7 +123,7 @@ def test_why_says_how_many_lines_the_log_refused(world: World) -> None:
     explanation = why(world)
     assert "When worker 0 exited, Cloud Logging had not accepted the last 12 lines" in explanation
     assert " of its log: HTTP 403: PERMISSION_DENIED. They may have arrived since." in explanation
-    (gap,) = json.loads(why(world, "--format", "json"))["logGaps"]
+    (gap,) = json.loads(why(world, "--format", "json"))["losses"]
     assert gap in explanation
 
 

@@ -38,13 +38,18 @@ wait
 mkdir /gcs/{{bucket}} || echo "after"
 kill $PPID
 """
+"""Try to write below /gcs, mount gcsfuse there, write, unmount it, and try again: only the second
+time may succeed. Parameters: bucket, python.
+"""
 FORBIDDEN: Final = f"""
 umount /gcs && rmdir /gcs
 setpriv --bounding-set -sys_admin --inh-caps -sys_admin \\
   {{python}} {vm_init.__file__} {{inner}} {{tmp}} /no-marker < <(sleep 30)
 echo never
 """
-"""The end of its standard input would power the inner VM off."""
+"""Start a VM inside of this one, in which root has lost the right to mount; `inner` is its script.
+Its standard input stays open, because the end of it would power the VM off.
+"""
 
 
 def run_vm(folder: Path, script: str, python: str, user: int, **environ: str) -> str:
@@ -55,15 +60,9 @@ def run_vm(folder: Path, script: str, python: str, user: int, **environ: str) ->
     (folder / "script").write_text(script)
     for path in (folder, folder / "tmp", folder / "script"):
         path.chmod(0o777)
-    argv = [
-        python,
-        "-I",
-        "-S",
-        vm_init.__file__,
-        str(folder / "script"),
-        str(folder / "tmp"),
-        str(folder / "none"),
-    ]
+    no_marker = folder / "none"  # no file: the VM has no containers to clean up
+    argv = [python, "-I", "-S", vm_init.__file__]
+    argv += map(str, (folder / "script", folder / "tmp", no_marker))
     identity = {"user": user, "group": user, "extra_groups": []} if user != os.geteuid() else {}
     with subprocess.Popen(
         argv,
@@ -90,9 +89,8 @@ def test_bucket_is_mounted_by_root_and_by_another_user(storage_emulator: str, us
     storage.create_bucket(storage_emulator, "p", bucket)
     python = SYSTEM_PYTHON if user else sys.executable
     endpoint = f"http://{storage_emulator}"
-    with tempfile.TemporaryDirectory(
-        dir="/var/tmp"
-    ) as folder:  # pytest's folders are closed to other users
+    # Pytest's folders are closed to other users.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         output = run_vm(
             Path(folder),
             MOUNT.format(bucket=bucket, python=python),

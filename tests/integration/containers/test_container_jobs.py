@@ -36,7 +36,11 @@ JOB_S = 180
 
 @pytest.fixture(scope="module")
 def image(engine: Engine) -> str:
-    """A user's training image in a registry."""
+    """A user's training image in a registry.
+
+    Its program (`images/program/task.py`) prints `ROLE INDEX says GREETING`, from its argument
+    --greeting, and meets its peers; its other arguments make it fail or run for ever.
+    """
     return engine.publish(engine.program(), "trainer:1")
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from tests.integration.logging.cloud import LOG, PROJECT, START_NS, Cloud
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.cloud_log import MISSING, CloudLog
+from trainmaster.agent.reporting.cloud_log import CloudLog
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.log_origin import LogOrigin
-from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.reporting.serial_console import Loss, Stream
 
 NUMBERED = re.compile(r"line \d+$")
 ORIGIN = LogOrigin(
@@ -31,7 +31,7 @@ def account(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """Return how many lines `line NUMBER` the entries hold, and how many they count as missing."""
     stored = missing = 0
     for entry in entries:
-        missing += int(entry["labels"].get(MISSING, 0))
+        missing += int(entry["labels"].get(Loss.LINES.value, 0))
         stored += NUMBERED.match(entry["jsonPayload"]["message"]) is not None
     return stored, missing
 

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agent.support.cloud import Cloud as Google
-from tests.integration.agent.support.vm import Vm
+from tests.integration.agent.support.trial import REPORT_METRIC, configure_trial
+from tests.integration.agent.support.vm import NAME, Vm
 from tests.integration.logging.cloud import PROJECT, Cloud
+from trainmaster.agent.reporting.cloud_log import WRITER
+from trainmaster.agent.reporting.serial_console import Loss
 
 LOG = {
     "name": f"projects/{PROJECT}/logs/trainmaster",
@@ -98,6 +101,25 @@ def test_whole_output_is_in_the_log_when_the_exit_is_reported(
         vm.terminate()
         vm.wait()
     assert "The VM is shutting down." in logs.messages(), "the last lines are sent, too"
+
+
+def test_measurements_that_did_not_arrive_are_a_number_in_the_log(
+    google: Google, vm: Vm, logs: Cloud
+) -> None:
+    configure_trial(vm, rank_base=0, vm_names=[NAME], log=LOG, project=PROJECT)
+    vm.program(f"{REPORT_METRIC}\nreport(*map(float, range(60)), float('nan'))")
+    google.guest_attributes_status = 403
+    with logs.serving() as address:
+        vm.boot({"TRAINMASTER_LOGGING_ENDPOINT": address})
+        google.wait_for_message("replica-exit", (1, 2))
+        entries = logs.read(f'severity=WARNING AND labels."{Loss.MEASUREMENTS.value}":*')
+    assert [
+        (entry["labels"][Loss.MEASUREMENTS.value], entry["labels"].get(WRITER)) for entry in entries
+    ] == [("10", None), ("1", None)]
+    assert [entry["jsonPayload"]["message"].partition(" because ")[2] for entry in entries] == [
+        "at most 50 are sent every 5 s.",
+        "they are no finite numbers.",
+    ]
 
 
 def test_unavailable_cloud_logging_delays_neither_program_nor_exit(google: Google, vm: Vm) -> None:

@@ -18,14 +18,21 @@ from tests.support.jobs import START
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, CloudLog
+from trainmaster.agent.reporting.cloud_log import BEHIND, CloudLog
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.log_origin import LogOrigin
-from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.reporting.serial_console import Loss, Stream
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
 from trainmaster.gcp.job_log import CloudJobLog
 from trainmaster.gcp.log_entries import LogEntries
-from trainmaster.presentation.log_reader import BEHIND_LABEL, MISSING_LABEL, PATIENCE_S, LogReader
+from trainmaster.presentation.log_reader import (
+    BEHIND_LABEL,
+    MISSING_LINES,
+    MISSING_MEASUREMENTS,
+    MISSING_REPORTS,
+    PATIENCE_S,
+    LogReader,
+)
 
 
 def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, Any]:
@@ -88,7 +95,12 @@ def behind(text: str, at_s: float, oldest_s: float) -> dict[str, Any]:
 
 
 def test_labels_are_those_of_the_agent() -> None:
-    assert (BEHIND_LABEL, MISSING_LABEL) == (BEHIND, MISSING)
+    assert BEHIND_LABEL == BEHIND
+    assert {loss.value for loss in Loss} == {
+        MISSING_LINES,
+        MISSING_MEASUREMENTS,
+        MISSING_REPORTS,
+    }
 
 
 @pytest.mark.parametrize("page_size", [2, 100])

@@ -20,9 +20,9 @@ from tests.integration.logging.shipper import Shipper, account
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting import log_buffer
-from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, SENDERS, SHUT_DOWN
+from trainmaster.agent.reporting.cloud_log import BEHIND, SENDERS, SHUT_DOWN
 from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, Line, LogBuffer
-from trainmaster.agent.reporting.serial_console import Stream, Unlogged
+from trainmaster.agent.reporting.serial_console import Loss, Stream, Unlogged
 
 
 @pytest.fixture
@@ -238,9 +238,9 @@ def test_only_the_refused_lines_of_a_batch_are_lost_and_they_are_named(
 ) -> None:
     too_long = json.dumps({"message": "too long", "loss": [0] * 60_000})
     entries = shipper.entries("a", too_long, "b")
-    (gap,) = [entry for entry in entries if MISSING in entry["labels"]]
+    (gap,) = [entry for entry in entries if Loss.LINES.value in entry["labels"]]
     assert [entry["jsonPayload"]["message"] for entry in entries if entry is not gap] == ["a", "b"]
-    assert (gap["labels"][MISSING], gap["severity"]) == ("1", "WARNING")
+    assert (gap["labels"][Loss.LINES.value], gap["severity"]) == ("1", "WARNING")
     text = gap["jsonPayload"]["message"]
     assert text.startswith('1 line is missing here: Cloud Logging refused \'{"message": "too long"')
     assert "exceeds maximum size" in text

@@ -135,6 +135,35 @@ def test_missing_permission_is_a_problem() -> None:
     ]
 
 
+def test_line_says_which_resources_were_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(document: dict[str, object]) -> str:
+        (finding,) = [entry for entry in check(document) if entry.what.startswith("found:")]
+        return finding.what
+
+    plain = "found: package gs://bucket/trainer-0.1.tar.gz, bucket gs://bucket"
+    assert found({"jobId": "digits_1", **a_spec()}) == plain
+    account = "job@my-project.iam.gserviceaccount.com"
+    secret = "projects/my-project/secrets/key/versions/1"
+    named = {
+        "jobId": "digits_1",
+        **a_spec(serviceAccount=account),
+        "trainmaster": {"secrets": {"KEY": secret, "TOKEN": f"{secret}2"}},
+    }
+    assert found(named) == f"{plain}, service account {account}, 2 secret versions"
+    hidden = MemoryResources()
+    hidden.hidden = {account, secret}
+    monkeypatch.setattr(resources_wiring, "resources", lambda: hidden)
+    assert found(named) == f"{plain}, 1 secret version", "the others are lines of their own"
+
+
+def test_last_line_says_what_follows(no_installation: Path) -> None:
+    job_file = no_installation / "job.json"
+    job_file.write_text(json.dumps(a_spec(masterType="huge")), encoding="utf-8")
+    result = CliRunner().invoke(app, ["submit", "--check", str(job_file)])
+    last = result.output.splitlines()[-1]
+    assert last == "1 problem (FIX) keeps the job from running."
+
+
 def test_missing_bucket_is_a_problem(objects: MemoryObjects) -> None:
     objects.missing_buckets.add("bucket")
     assert problems(check()) == [

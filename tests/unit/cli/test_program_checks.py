@@ -125,7 +125,7 @@ def test_packages_that_are_not_uploaded_yet_are_read_where_they_are_staged() -> 
     findings = list(
         check_programs(a_program("trainer.task"), MemoryObjects(), stored(sdist(*FILES)))
     )
-    assert of(findings, Status.OK) == [("module trainer.task", "")]
+    assert of(findings, Status.OK) == [("module trainer.task: a package of the job has it", "")]
 
 
 def test_missing_package_says_that_the_module_was_not_looked_up() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.jobs import CHIEF, a_job, a_plan, at, ready
 from tests.support.world import World
-from tests.unit.flows.test_placement import FULL, PlacedFleet
+from tests.unit.flows.placement.placed_fleet import FULL, PlacedFleet
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, Placement, State

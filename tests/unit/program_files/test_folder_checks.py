@@ -166,6 +166,11 @@ def test_syntax_of_the_runtimes_newer_python_is_not_refused(line: str, tmp_path:
         ("torch<2.6; python_version < '3.9'", False),
         ("numpy<2", False),
         ("torchmetrics==1.4", False),
+        ("torch==2.5.0+cu121", True),
+        ("torch<2.6; platform_machine == 'arm64'", False),
+        ("torch<2.6; platform_system == 'Darwin'", False),
+        ("torch<2.6; platform_machine == 'x86_64'", True),
+        ("torch<2.6; platform_system == 'Linux' and os_name == 'posix'", True),
     ],
 )
 def test_requirement_that_excludes_the_runtimes_framework_is_refused(
@@ -183,6 +188,20 @@ def test_build_that_pypi_does_not_have_is_a_warning(tmp_path: Path) -> None:
     assert not found.must_fail
     assert (
         found.problem == "requirements.txt: torch==2.1.0+cu118 is a build that PyPI does not have"
+    )
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    ["torch==2.13.0+cu130", "torch @ https://example.com/torch-2.13.0-cp312-none-any.whl"],
+)
+def test_other_build_of_the_runtimes_version_is_a_warning(requirement: str, tmp_path: Path) -> None:
+    files = {"train.py": "", "requirements.txt": f"{requirement}\n"}
+    (found,) = check(tmp_path, files, "python", "train.py")
+    assert not found.must_fail
+    assert found.problem == (
+        f"requirements.txt: {requirement} is another build of torch 2.13 than that of the runtime"
+        " pytorch-2.13, which no package may replace"
     )
 
 

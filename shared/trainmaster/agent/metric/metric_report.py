@@ -19,7 +19,7 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.metric.trial_metric import EARLIER_MAX, TrialMetric
 from trainmaster.agent.model.results import Measurement
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console, Loss, Stream
 
 PATH = "instance/guest-attributes/trainmaster/metric"
 INTERVAL_S = 5.0
@@ -47,12 +47,15 @@ class MetricReport:
         self._console = console
         self._tenure_field = {"tenure": tenure} if tenure > 1 else {}
         self._written = ""
-        self._has_failed = False
+        self._problem = ""
+        """Why a write failed last; empty: none did."""
         self._lock = threading.Lock()
         self._read: set[Measurement] = set()
         """What the program had reported at the last look."""
         self._unwritten: set[Measurement] = set()
         """What the program has reported, and no write has contained."""
+        self._not_finite: set[tuple[int, int]] = set()
+        """Records without a finite number at the last count."""
 
     def run(self) -> NoReturn:
         """Write new measurements without end, in its own thread."""
@@ -81,17 +84,21 @@ class MetricReport:
         try:
             self._metadata.put(PATH, text)
         except HttpError as error:
-            if not self._has_failed:
-                self._console.log(f"The measurements of the trial cannot be written: {error}")
-            self._has_failed = True
+            if not self._problem:
+                self._console.log(
+                    f"The measurements of the trial cannot be written: {error}",
+                    Stream.AGENT_WARNING,
+                )
+            self._problem = " ".join(str(error).split())
             return
         with self._lock:
             self._unwritten -= set(measurements)
         self._written = text
 
     def count_missing(self) -> None:
-        """Log how many measurements arrive neither by a write nor with the exit event. Call it at
-        the end of a program, in any thread. It does not wait for the network.
+        """Log how many measurements arrive neither by a write nor with the exit event, and how many
+        are no finite number. Call it at the end of a program, in any thread. It does not wait for
+        the network.
 
         Those that the program's file had lost again between two looks are not known.
         """
@@ -103,11 +110,15 @@ class MetricReport:
         with self._lock:
             missing = self._unwritten - set(in_exit_event)
             self._unwritten.clear()
-        if missing:
-            self._console.log(
-                f"{len(missing)} of the measurements of the trial are missing, because"
-                f" {self._why_missing()}."
-            )
+        self._log_missing(len(missing), self._why_missing())
+        not_finite = self._metric.not_finite(key)
+        self._log_missing(len(not_finite - self._not_finite), "they are no finite numbers")
+        self._not_finite = not_finite
+
+    def _log_missing(self, count: int, why: str) -> None:
+        if count:
+            text = f"{count} of the measurements of the trial are missing, because {why}."
+            self._console.log_loss(Loss.MEASUREMENTS, count, text)
 
     def _look(self, key: IncarnationKey) -> list[Measurement]:
         """Return what the program has reported, as far as it was read, and note what is new."""
@@ -118,6 +129,6 @@ class MetricReport:
         return reported
 
     def _why_missing(self) -> str:
-        if self._has_failed:
-            return "they could not be written"
+        if self._problem:
+            return f"they could not be written: {self._problem}"
         return f"at most {MEASUREMENTS_MAX} are sent every {INTERVAL_S:g} s"

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.results import STEP_MAX, Measurement, Point
@@ -114,6 +115,15 @@ class TrialMetric:
             return records
         return self._summary_metric.measurements(since=started_at)
 
+    def not_finite(self, key: IncarnationKey) -> set[tuple[int, int]]:
+        """Return (number of the record, step) of each record of the program's file whose value is
+        no finite number, such as NaN: values of trials are compared.
+        """
+        if self._tag is None:
+            return set()
+        records = enumerate(parse_records(self._read_file(key), self._tag))
+        return {(number, step) for number, (value, step) in records if value is None}
+
     def cancel(self) -> None:
         """Give up reading summary events. May be called from any thread."""
         if self._summary_metric is not None:
@@ -145,19 +155,36 @@ class TrialMetric:
 
 
 def parse_measurements(text: str, tag: str) -> Iterator[Measurement]:
-    """Yield the measurements of this tag, in the order of the file.
+    """Yield the measurements of this tag that are finite numbers, in the order of the file."""
+    for value, step in parse_records(text, tag):
+        if value is not None:
+            yield Measurement(value, step)
 
-    Skip incomplete lines (a program may be killed while it writes), other tags, and values that are
-    not finite numbers. Nothing that a program writes raises an error.
+
+def parse_records(text: str, tag: str) -> Iterator[tuple[float | None, int]]:
+    """Yield value and step of each record of this tag, in the order of the file; None instead of a
+    value that is no finite number.
+
+    Skip incomplete lines (a program may be killed while it writes) and other tags. Nothing that a
+    program writes raises an error.
     """
     for line in text.splitlines():
         try:
             record = json.loads(line)
-            value = float(record[tag])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            raw_value = record[tag]
+            step = _parse_step(record.get("global_step"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        if math.isfinite(value):
-            yield Measurement(value, _parse_step(record.get("global_step")))
+        yield _parse_value(raw_value), step
+
+
+def _parse_value(raw_value: Any) -> float | None:
+    """Return the number; None if it is none, or not finite."""
+    try:
+        value = float(raw_value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _parse_step(text: object) -> int:

@@ -83,12 +83,13 @@ def scheduled_processes(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> 
 
 
 def unit_processes(units: Iterable[str], cgroups: Path = CGROUPS) -> list[int]:
-    """Return the processes of these units of systemd."""
-    groups = [
-        hierarchy / "system.slice" / unit
-        for hierarchy in (cgroups, cgroups / "systemd")
-        for unit in units
-    ]
+    """Return the processes of these units of systemd, in whatever slices they are."""
+    names = set(units)
+    if not names:
+        return []
+    systemd = cgroups / "systemd"  # of cgroup v1, which has other hierarchies beside it
+    hierarchy = systemd if systemd.is_dir() else cgroups
+    groups = [group for group in hierarchy.glob("**/*/") if group.name in names]
     return list(dict.fromkeys(pid for group in groups for pid in _processes_in(group)))
 
 

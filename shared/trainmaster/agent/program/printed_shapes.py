@@ -22,15 +22,27 @@ END = "-" * 60
 EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 """The line of a traceback that names the exception."""
 
+_FIRST_LINES = (TRACEBACK, TRACEBACK + " ")
 _TEXT = "Traceback (most recent call last)"
 """The first line of a traceback, as all shapes have it: rich prints no colon."""
 # Sequences of a terminal: colours, and links
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-# A time before a line, and a line with a time and a frame
+# A time in the label of a line: a date or none, and the time of the day; the date of glog and absl,
+# or of syslog; seconds since 1970
 _STAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?(?=\S|\s+File )"
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ,]|(?<=[IWEF])\d{4} |\b[A-Z][a-z]{2} [ \d]\d )?"
+    r"(?<![\d:])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? ?"
+    r"|\b\d{10}\.\d{1,9} ?"
 )
-_STAMPED_FRAME = re.compile(_STAMP.pattern + r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
+_FRAME_PLACE = re.compile(r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
+_LABEL_MAX = 200
+"""Longest label, in characters, in which a time is searched."""
+HEAD_LINES = 3
+"""The first frame of a traceback is in so many lines after its first line."""
+# The arrow of loguru before the frame in which the error was caught
+_ARROW = '> File "'
+# What Ray adds to a line that other workers have printed, too
+_REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 # The first line of a traceback whose line ends are escaped; the text before a quotation mark; an
 # escaped character
 _ESCAPED = f"{TRACEBACK}\\n"
@@ -49,8 +61,21 @@ _BOX_CODE = re.compile(r"[│|❱╭╰]")
 _NOTEBOOK = re.compile(r"[A-Za-z_][\w.]*\s{2,}Traceback \(most recent call last\):?$")
 _NOTEBOOK_FRAME = re.compile(
     r"(?:File |Cell )?(?P<file>[~/][^:]*|In ?\[\d+\]|<ipython-input[^>]*>)"
-    r"(?::(?P<line>\d+)(?:, in (?P<function>\w+))?|, line (?P<cell_line>\d+)| in .*)"
+    r"(?::(?P<line>\d+)(?:, in (?P<function>\w+))?|, line (?P<cell_line>\d+)"
+    r"| in (?P<old_function>\w+).*)"
 )
+_NOTEBOOK_ARROW = re.compile(r"-+> ?(\d+) ")
+"""The line of source that a frame of IPython 7 has reached: the frame itself has no number."""
+_UNQUOTED_FRAME = re.compile(r"  File (?P<file>[^\s\":]+):(?P<line>\d+)(?: in (?P<function>\S+))?$")
+"""A frame of IPython's form without source."""
+# Sections of pytest's report, its frames, and a function
+_PYTEST_BEGIN = re.compile(r"={3,} (?:FAILURES|ERRORS) ={3,}$")
+_PYTEST_END = re.compile(r"={3,} .* ={3,}$")
+_PYTEST_TEST = re.compile(r"_{3,} .* _{3,}$")
+_PYTEST_FRAME = re.compile(
+    r"(?P<file>[^\s:>]+):(?P<line>\d+): (?:in (?P<function>\S+)$|(?P<behind>.*))"
+)
+_PYTEST_FUNCTION = re.compile(r"    (?:async )?def (\w+)\(")
 _NESTING_MAX = 20
 """Levels of a JSON object in which a traceback is searched."""
 
@@ -91,16 +116,44 @@ def _without_escapes(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _without_stamps(lines: Sequence[str]) -> Iterator[str]:
-    """Remove the time before each line if frames have one, too.
+    """Remove the time from the label of each line if the first lines of a traceback have one: the
+    label is the same for all lines then.
 
     Python prints a traceback at once: such a time is that of a launcher, or of a logger that logs
     each line.
     """
-    if not any(_STAMPED_FRAME.match(line) for line in lines):
+    labels: set[str] = set()  # what stands before the times
+    for number, line in enumerate(lines):
+        if line.endswith(_FIRST_LINES):
+            labels |= _labels_before_stamps(line, lines[number + 1 : number + 1 + HEAD_LINES])
+    if not labels:
         yield from lines
         return
     for line in lines:
-        yield _STAMP.sub("", line, count=1) if _STAMP.match(line) else line
+        stamp = _STAMP.search(line, 0, _LABEL_MAX)
+        is_label = stamp is not None and line[: stamp.start()] in labels
+        yield line[: stamp.start()] + line[stamp.end() :] if stamp and is_label else line
+
+
+def _labels_before_stamps(line: str, next_lines: Sequence[str]) -> set[str]:
+    """Return what stands before the time of a traceback's first line, if it also stands before a
+    time and a frame in one of the next lines.
+    """
+    stamp = _STAMP.search(line, 0, _LABEL_MAX)
+    label = line[: stamp.start()] if stamp else ""
+    for following in next_lines if stamp else ():
+        time_of_frame = _STAMP.match(following, len(label))
+        is_labelled = time_of_frame is not None and following.startswith(label)
+        if time_of_frame and is_labelled and _FRAME_PLACE.match(following, time_of_frame.end()):
+            return {label}
+    return set()
+
+
+def _without_marks(lines: Sequence[str]) -> Iterator[str]:
+    """Remove what loguru and Ray add to single lines of a traceback."""
+    for line in lines:
+        text = line.replace(_ARROW, '  File "', 1) if _ARROW in line else line
+        yield _REPEATED.sub("", text) if "[repeated " in text else text
 
 
 def _from_json(lines: Sequence[str]) -> Iterator[str]:
@@ -138,6 +191,9 @@ def _texts(value: Any, nesting_left: int) -> Iterator[str]:
         inner = _tracebacks_of(value) if "{" in value else []
         yield from inner or [value[value.rfind("\n", 0, value.index(_TEXT)) + 1 :]]
     elif nesting_left and isinstance(value, list):
+        if TRACEBACK in value:  # a traceback in lines
+            yield "\n".join(map(str, value[value.index(TRACEBACK) :]))
+            return
         stacks = [item for item in value if isinstance(item, dict) and "exc_type" in item]
         if stacks:
             yield from map(_text_of_stack, stacks[:1])
@@ -222,20 +278,102 @@ def _from_boxes(lines: Sequence[str]) -> Iterator[str]:
 def _from_notebooks(lines: Sequence[str]) -> Iterator[str]:
     """Rewrite IPython's traceback: its first line, and its frames."""
     is_inside = False
+    unnumbered = ("", "")  # file and function of a frame whose line is not known yet
     for line in lines:
         if _TEXT in line and _NOTEBOOK.match(line):
             is_inside = True
+            unnumbered = ("", "")
             yield TRACEBACK
             continue
-        frame = _NOTEBOOK_FRAME.match(line) if is_inside else None
+        frame = (_NOTEBOOK_FRAME if is_inside else _UNQUOTED_FRAME).match(line)
         if frame:
-            number = frame["line"] or frame["cell_line"] or "0"
-            function = f", in {frame['function']}" if frame["function"] else ""
-            yield f'  File "{frame["file"]}", line {number}{function}'
+            found = frame.groupdict()
+            number = found["line"] or found.get("cell_line")
+            if number:
+                yield _frame(found["file"], number, found["function"])
+            else:
+                unnumbered = (found["file"], found["old_function"])
             continue
+        arrow = _NOTEBOOK_ARROW.match(line) if unnumbered[0] else None
+        if arrow:
+            yield _frame(unnumbered[0], arrow[1], unnumbered[1])
+            unnumbered = ("", "")
         if EXCEPTION.match(line):
             is_inside = False
         yield line
+
+
+def _frame(file: str, line: str, function: str | None) -> str:
+    """Return a frame as Python prints it."""
+    return f'  File "{file}", line {line}' + (f", in {function}" if function else "")
+
+
+class _TestReport:
+    """One failed test in the report of pytest, as far as it was read."""
+
+    def __init__(self) -> None:
+        self.error: list[str] = []
+        """The lines of the exception, which begin with E."""
+        self.function = ""
+        """The last one of which source was printed."""
+        self.last_type = ""
+        """Type of the exception, which the long form has behind the last frame."""
+        self.has_frames = False
+        self.is_native = False
+        """Whether it has tracebacks as Python prints them."""
+
+    def read(self, line: str) -> Iterator[str]:
+        """Yield what Python would have printed instead of this line."""
+        self.is_native = self.is_native or line.endswith(TRACEBACK)
+        if self.is_native:
+            yield line
+            return
+        frame = _PYTEST_FRAME.match(line)
+        defined = _PYTEST_FUNCTION.match(line)
+        if defined:
+            self.function = defined[1]
+        elif line.startswith("E  "):
+            self.error.append(line[1:].strip())
+        elif frame:
+            yield from [] if self.has_frames else [TRACEBACK]
+            self.has_frames = True
+            yield _frame(frame["file"], frame["line"], frame["function"] or self.function)
+            behind = frame["behind"] or ""
+            if behind.isidentifier():
+                self.last_type = behind
+            elif behind:  # `--tb=line`, whose only line this is
+                self.error = self.error or [behind]
+                yield from self.end()
+
+    def end(self) -> Iterator[str]:
+        """Yield the exception and the end of its message. A failed `assert` has no type."""
+        if self.has_frames and self.error:
+            has_type = EXCEPTION.match(self.error[0]) is not None
+            first = self.error[0]
+            yield first if has_type else f"{self.last_type or 'AssertionError'}: {first}"
+            yield from self.error[1:]
+        yield END
+        self.error = []
+        self.has_frames = False
+
+
+def _from_pytest(lines: Sequence[str]) -> Iterator[str]:
+    """Rewrite the report of pytest: each failed test is a traceback, without source and locals."""
+    report: _TestReport | None = None
+    for line in lines:
+        is_begin = _PYTEST_BEGIN.match(line) is not None
+        is_end = _PYTEST_END.match(line) is not None
+        is_test = _PYTEST_TEST.match(line) is not None
+        if report and (is_end or is_test):
+            yield from report.end()
+        if is_begin or (report and is_test):
+            report = _TestReport()
+        elif is_end:
+            report = None
+        if is_begin or is_end or not report:
+            yield line
+        elif not is_test:
+            yield from report.read(line)
 
 
 SHAPES = (
@@ -245,7 +383,15 @@ SHAPES = (
         _without_escapes,
     ),
     Shape(
-        "a time before each line", "`docker logs --timestamps`, `ts` of moreutils", _without_stamps
+        "a time in the label of each line",
+        "`docker logs --timestamps`, `kubectl logs --prefix --timestamps`, `ts` of moreutils,"
+        " journalctl; absl 2.1, hydra 1.3 and `logging`, where a program logs line by line",
+        _without_stamps,
+    ),
+    Shape(
+        "marks of single lines",
+        "loguru 0.7 `logger.catch`; Ray 2.40, its log deduplicator",
+        _without_marks,
     ),
     Shape(
         "JSON lines",
@@ -256,8 +402,11 @@ SHAPES = (
     Shape("escaped line ends", "structlog's LogfmtRenderer; `repr` of a traceback", _from_escapes),
     Shape("a box", "rich 13 `traceback.install`, `RichHandler`; typer 0.12", _from_boxes),
     Shape(
-        "a notebook", "IPython 8 `ultratb`, which papermill and nbconvert print", _from_notebooks
+        "a notebook",
+        "IPython 7 to 9 `ultratb`, which papermill and nbconvert print",
+        _from_notebooks,
     ),
+    Shape("a report of tests", "pytest 8 `--tb=auto`, `long` and `short`", _from_pytest),
 )
 """In the order in which they are applied: JSON may hold a box, and a box may be coloured."""
 
@@ -282,4 +431,10 @@ NOTES = (
     Note("Python's `atexit`", re.compile(r"Error in atexit\.")),
     Note("PyTorch's ProcessGroup, C++ log", re.compile(r"\[rank\d+\]:\[[IWEF]\d{4} ")),
     Note("a JSON line of a logging library", re.compile(r"\{\"")),
+    Note("tqdm 4.66, its bar", re.compile(r".{0,100}?\d%\|")),
+    Note("rich 13 and Keras 3, their bars", re.compile(r".{0,100}?[━╸╺]{3}")),
+    Note("JAX 0.4.30, about its own frames", re.compile(r"-{20}$|For simplicity, JAX has removed")),
+    Note("Lightning 2.4, the other ranks", re.compile(r"\[rank: \d+\] Child process with PID ")),
+    Note("Slurm 23, about the task", re.compile(r"(?:srun|slurmstepd): ")),
+    Note("GNU make 4.3, about the recipe", re.compile(r"make(?:\[\d+\])?: \*\*\* ")),
 )

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from trainmaster.agent.program.launchers import LAUNCHERS, gather
 from trainmaster.agent.program.printed_shapes import (
     EXCEPTION,
+    HEAD_LINES,
     TRACEBACK,
     plain_lines,
     starts_note,
@@ -38,8 +39,6 @@ once.
 """
 BARE_LINES = 5
 """An error without a traceback, with its file, is in so many lines at the end of the output."""
-HEAD_LINES = 3
-"""The first frame of a traceback is in so many lines after its first line."""
 
 _GROUP = "+ Exception Group "
 """Before the first line of an exception group's traceback. Its other lines begin with "| "."""
@@ -145,6 +144,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     candidates: list[_Candidate] = []  # the latest first
     awaiting_cause: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
+    reported: dict[str, Any] | None = None  # the error that the report of a launcher has
     for start in reader.latest_starts:
         prefix = reader.prefixes[start]
         error = reader.read(start, end)
@@ -160,16 +160,44 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
                 return aborted or {**error, "message": killed.group()}
             root_cause = _ROOT_CAUSE.search(text)
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
+            reported = reported or _read_report(text, package)
             end = start
             continue
         is_cause_of_next = prefix in awaiting_cause
         awaiting_cause.discard(prefix)
         if _has_cause_before(lines, start):
             awaiting_cause.add(prefix)
-        if not is_cause_of_next:
+        if is_cause_of_next:
+            if candidates[-1].prefix == prefix:
+                _take_place(candidates[-1].error, error, lines[max(0, start - 2) : start])
+        else:
             causes = reader.read_causes(start)
             candidates.append(_Candidate(prefix, {**error, "causes": causes} if causes else error))
-    return _choose_error(candidates, root_prefix) or _find_bare_error(lines[:end])
+    return _choose_error(candidates, root_prefix) or reported or _find_bare_error(lines[:end])
+
+
+def _read_report(text: str, package: str) -> dict[str, Any] | None:
+    """Return the error in the report of torchrun; None if it has none.
+
+    It has the traceback of a function with `@record`, indented by two spaces. The worker's own one
+    is missing where its output goes to a file.
+    """
+    report = text.rpartition("Root Cause")[2].partition(_REPORTED)[2]
+    lines = report.partition("\n===")[0].replace("\n  ", "\n").split("\n")
+    if lines[0] != TRACEBACK:
+        return None
+    return _TracebackReader(lines, package).read(0, len(lines))
+
+
+def _take_place(error: dict[str, Any], cause: dict[str, Any], lines_before: list[str]) -> None:
+    """Take the place of a cause that is the same error, raised in a process of a pool.
+
+    Python raises it again in the process that waits for it. `lines_before`: those before the
+    cause's traceback, as multiprocessing, concurrent.futures and joblib print them.
+    """
+    is_same = "RemoteTraceback:" in "".join(lines_before) and error["type"] == cause["type"]
+    if is_same:
+        error["frame"], error["own_frame"] = cause["frame"], cause["own_frame"]
 
 
 class _Candidate(NamedTuple):
@@ -240,7 +268,8 @@ class _TracebackReader:
         """Number of a traceback's first line → prefix of each of its lines, in order."""
         for number, line in enumerate(lines):
             is_ignored = number > 0 and "Exception ignored" in lines[number - 1]
-            prefix = None if is_ignored else _prefix_of(line, lines[number + 1 :][:HEAD_LINES])
+            head = lines[number + 1 : number + 1 + HEAD_LINES]
+            prefix = None if is_ignored else _prefix_of(line, head)
             if prefix is not None:
                 self.prefixes[number] = prefix
         self._unranked_before = [0]

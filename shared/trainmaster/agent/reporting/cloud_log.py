@@ -11,8 +11,8 @@ Training never waits for the copy. The buffer is bounded: if Cloud Logging does 
 oldest lines are dropped. After the end of the program, its exit is reported only when the rest of
 the lines was sent, as long as Cloud Logging accepts them (`flush`). When the VM shuts down, the
 newest lines are sent first (`hurry`), and what cannot be sent in time is dropped (`close`). Each
-line is either accepted or counted: an entry with the label `MISSING` states how many lines are not
-in the log.
+line is either accepted or counted: an entry with the label of `Loss.LINES` states how many lines
+are not in the log.
 
 The entries are stored in order and once: the times of a replica's lines strictly increase, an
 ``insertId`` consists of the VM, the incarnation (one execution of the program) and that time, and a
@@ -35,7 +35,13 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.log_buffer import Batch, Line, LogBuffer, LostLines
 from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
 from trainmaster.agent.reporting.log_origin import LogOrigin
-from trainmaster.agent.reporting.serial_console import Stream, Unlogged, never
+from trainmaster.agent.reporting.serial_console import (
+    NO_LABELS,
+    Loss,
+    Stream,
+    Unlogged,
+    never,
+)
 
 SENDERS = 4
 """Threads, and so requests at a time while there is a backlog."""
@@ -58,10 +64,11 @@ NAMED_MAX = 10
 NAMED_CHARS = 200  # how much of such a line
 SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
 
-MISSING = "trainmaster/missing_lines"
 BEHIND = "trainmaster/behind"
 WRITER = "trainmaster/writer"
-"""Of the agent's own lines: ``agent``. Readers of the program's lines leave them out."""
+"""Of the agent's own lines: ``agent``. Readers of the program's lines leave them out, but see those
+that count a loss.
+"""
 
 # Errors that may end later, besides transient ones: a token, a permission or an API that is not
 # there yet.
@@ -119,8 +126,8 @@ class CloudLog:
         for _ in range(SENDERS):
             start_thread(self._send)
 
-    def put(self, stream: Stream, lines: bytes) -> None:
-        self._buffer.put(self._incarnation_key(), stream, lines)
+    def put(self, stream: Stream, lines: bytes, labels: Mapping[str, str] = NO_LABELS) -> None:
+        self._buffer.put(self._incarnation_key(), stream, lines, labels)
 
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
         """Send the queued lines now.
@@ -362,15 +369,21 @@ class CloudLog:
         """
         words = "1 line is" if lost.count == 1 else f"{lost.count} lines are"
         text = f"{words} missing here: {lost.why}."
-        line = Line(lost.at_ns, self._incarnation_key(), Stream.AGENT, text.encode())
-        entry = self._entry(line, {**more, MISSING: str(lost.count)})
-        return {**entry, "insertId": f"{entry['insertId']}-missing", "severity": "WARNING"}
+        line = Line(
+            lost.at_ns,
+            self._incarnation_key(),
+            Stream.AGENT_WARNING,
+            text.encode(),
+            labels=Loss.LINES.labels(lost.count),
+        )
+        entry = self._entry(line, more)
+        return {**entry, "insertId": f"{entry['insertId']}-missing"}
 
     def _entry(self, line: Line, more: Mapping[str, str]) -> dict[str, object]:
         attempt, incarnation = line.incarnation_key or (0, 0)
-        is_own = line.stream in (Stream.AGENT, Stream.AGENT_ERROR)
-        # A gap is about the program's lines.
-        writer = {WRITER: "agent"} if is_own and MISSING not in more else {}
+        is_own = line.stream in (Stream.AGENT, Stream.AGENT_WARNING, Stream.AGENT_ERROR)
+        # A line that counts a loss has labels, and is about what the program prints or reports.
+        writer = {WRITER: "agent"} if is_own and not line.labels else {}
         return {
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",
@@ -378,6 +391,7 @@ class CloudLog:
                 "trainmaster/attempt": str(attempt),
                 "trainmaster/incarnation": str(incarnation),
                 **writer,
+                **line.labels,
                 **more,
             },
             **entry_of(line.text.decode("utf-8", "replace"), line.stream),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.reporting.serial_console import NO_LABELS, Stream
 
 BUFFER_BYTES_MAX = 256 << 20
 """About two million lines. The agent limits it to a part of the machine's memory."""
@@ -47,6 +47,8 @@ class Line(NamedTuple):
     text: bytes
     is_continued: bool = False
     """Whether it continues the piece of a line before it."""
+    labels: Mapping[str, str] = NO_LABELS
+    """Labels of its entry, besides those of all entries."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Chunk:
     stream: Stream
     lines: bytes
     count: int
+    labels: Mapping[str, str]
 
 
 class LogBuffer:
@@ -111,12 +114,18 @@ class LogBuffer:
         self._last_ns = 0
         self._lost: list[LostLines] = []
 
-    def put(self, incarnation_key: IncarnationKey | None, stream: Stream, lines: bytes) -> None:
+    def put(
+        self,
+        incarnation_key: IncarnationKey | None,
+        stream: Stream,
+        lines: bytes,
+        labels: Mapping[str, str] = NO_LABELS,
+    ) -> None:
         with self.changed:
             before = self._sender_state
             now = self._clock_ns() // STEP_NS * STEP_NS + 1
             first_ns = max(now, self._last_ns + STEP_NS)
-            chunk = Chunk(first_ns, incarnation_key, stream, lines, lines.count(b"\n"))
+            chunk = Chunk(first_ns, incarnation_key, stream, lines, lines.count(b"\n"), labels)
             self._last_ns = chunk.first_ns + (chunk.count - 1) * STEP_NS
             self._chunks.append(chunk)
             self._count(chunk, 1)
@@ -237,10 +246,14 @@ class LogBuffer:
 
 def _pieces(chunk: Chunk, at_ns: int, text: bytes) -> list[Line]:
     """Return a line, in pieces if it is too long for one entry."""
-    key, stream = chunk.incarnation_key, chunk.stream
+    line = Line(at_ns, chunk.incarnation_key, chunk.stream, text, labels=chunk.labels)
     if len(text) <= LINE_BYTES_MAX:
-        return [Line(at_ns, key, stream, text)]
+        return [line]
     return [
-        Line(at_ns + number, key, stream, text[start : start + LINE_BYTES_MAX], number > 0)
+        line._replace(
+            at_ns=at_ns + number,
+            text=text[start : start + LINE_BYTES_MAX],
+            is_continued=number > 0,
+        )
         for number, start in enumerate(range(0, len(text), LINE_BYTES_MAX))
     ]

@@ -43,6 +43,7 @@ SEVERITIES = {
 # error as errors.
 SEVERITY_OF_STREAM = {
     Stream.AGENT: "INFO",
+    Stream.AGENT_WARNING: "WARNING",
     Stream.AGENT_ERROR: "ERROR",
     Stream.STDOUT: "INFO",
     Stream.STDERR: "ERROR",

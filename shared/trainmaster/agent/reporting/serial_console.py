@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,26 @@ LINE_BYTES_MAX = 60 << 10
 stops reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues
 149 and 215 of GoogleCloudPlatform/guest-agent.
 """
+
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+class Loss(Enum):
+    """What did not arrive where it was sent to, as the label that counts it in the log.
+
+    `trainmaster why` adds the counts up.
+    """
+
+    LINES = "trainmaster/missing_lines"
+    """Lines of the log."""
+    MEASUREMENTS = "trainmaster/missing_measurements"
+    """Values of a trial's metric."""
+    REPORTS = "trainmaster/missing_reports"
+    """Reports of a machine's use and of the program's progress, one a minute."""
+
+    def labels(self, count: int) -> Mapping[str, str]:
+        return {self.value: str(count)}
 
 
 def never() -> bool:
@@ -40,8 +60,8 @@ class LogSink(Protocol):
     No method may raise.
     """
 
-    def put(self, stream: Stream, lines: bytes) -> None:
-        """Take one or more whole lines, each with its line end.
+    def put(self, stream: Stream, lines: bytes, labels: Mapping[str, str] = NO_LABELS) -> None:
+        """Take one or more whole lines, each with its line end; `labels` are for all of them.
 
         Called on the thread that read the lines, one call at a time. It must not block.
         """
@@ -70,6 +90,7 @@ class Stream(Enum):
     """The source of a line."""
 
     AGENT = "agent"
+    AGENT_WARNING = "agent warning"
     AGENT_ERROR = "agent error"
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -94,12 +115,17 @@ class Console:
         """Write one line of the agent. With `Stream.AGENT_ERROR`, the copy shows it as an
         error.
         """
-        line = f"{text}\n".encode("utf-8", "backslashreplace")
-        self._put(stream, line, b"[trainmaster] " + line)
+        self._log(stream, text, NO_LABELS)
+
+    def log_loss(self, loss: Loss, count: int, text: str) -> None:
+        """Write one line of the agent about what does not arrive; the copy has its number as a
+        label.
+        """
+        self._log(Stream.AGENT_WARNING, text, loss.labels(count))
 
     def write(self, stream: Stream, lines: bytes) -> None:
         """Write whole lines of a program."""
-        self._put(stream, lines, lines)
+        self._put(stream, lines, lines, NO_LABELS)
 
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
         """Wait at most `timeout` seconds until the copy is complete, or `is_needless()` is True."""
@@ -120,10 +146,16 @@ class Console:
         if self._sink is not None:
             self._sink.close(timeout)
 
-    def _put(self, stream: Stream, lines: bytes, console_lines: bytes) -> None:
+    def _log(self, stream: Stream, text: str, labels: Mapping[str, str]) -> None:
+        line = f"{text}\n".encode("utf-8", "backslashreplace")
+        self._put(stream, line, b"[trainmaster] " + line, labels)
+
+    def _put(
+        self, stream: Stream, lines: bytes, console_lines: bytes, labels: Mapping[str, str]
+    ) -> None:
         with self._lock:
             if self._sink is not None:
-                self._sink.put(stream, lines)
+                self._sink.put(stream, lines, labels)
             # A console that cannot be written must not end the training.
             with contextlib.suppress(OSError):
                 view = memoryview(_break_long_lines(console_lines))

@@ -1,4 +1,5 @@
-"""What a program leaves outside of its files: units of systemd, System V IPC and mounts.
+"""What a program leaves outside of its files: units of systemd, System V IPC and mounts, changed
+schedules and Python packages of the machine.
 
 `previous_tenure` records them before the first program of a VM, and removes what is new when
 another job has taken the VM. Only of Compute Engine's VMs: a local VM shares them with the machine.
@@ -9,10 +10,13 @@ mount buckets below them.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
+import site
+import stat
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 UNIT_FOLDERS = ("/run/systemd/transient", "/run/systemd/system", "/etc/systemd/system")
@@ -20,6 +24,8 @@ UNIT_FOLDERS = ("/run/systemd/transient", "/run/systemd/system", "/etc/systemd/s
 UNIT_TYPES = frozenset((".service", ".timer", ".path", ".socket", ".scope"))
 LOGINS = "session-"
 """How the names of the scopes of logins begin. They are not of a program."""
+LINGERING = Path("/var/lib/systemd/linger")
+"""Folder with a file for each user whose units run without a login. Source: loginctl(1)."""
 SYSV_IPC = Path("/proc/sysvipc")
 IPC_OPTIONS = {"shm": "-m", "msg": "-q", "sem": "-s"}
 """File below `SYSV_IPC` → option of ipcrm for what it lists: shared memory, queues, semaphores."""
@@ -30,6 +36,8 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 """How `MOUNTS` has spaces, tabs, ends of lines and backslashes; all other bytes are as they are."""
 SYSTEM_MOUNTS = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containerd")
 """Folders below which the system and the container engine mount and unmount by themselves."""
+_VERSION = "\0"
+"""Separates the path and the version in a mark."""
 CALL_S = 60.0
 """How long a command for cleaning may take."""
 
@@ -63,6 +71,69 @@ def stop_units(files: Collection[str]) -> None:
         Path(file).unlink(missing_ok=True)
     call("systemctl", "daemon-reload")
     call("systemctl", "reset-failed", *names)
+
+
+def lingering_users() -> list[str]:
+    """Return the users whose units run without a login."""
+    return sorted(entry.name for entry in LINGERING.iterdir()) if LINGERING.is_dir() else []
+
+
+def user_managers(users: Iterable[str]) -> list[str]:
+    """Return the services in which the units of these users run."""
+    managers = []
+    for user in users:
+        try:
+            managers.append(f"user@{pwd.getpwnam(user).pw_uid}.service")
+        except (KeyError, ValueError):
+            continue  # there is no such user, and so nothing runs
+    return managers
+
+
+def stop_lingering(users: Iterable[str], managers: Collection[str]) -> None:
+    """Stop the units of these users, and remove what would start them again."""
+    for user in users:
+        (LINGERING / user).unlink()
+    if managers:
+        call("systemctl", "stop", *managers)
+
+
+def python_folders() -> list[str]:
+    """Return the folders of this machine's Python that have modules for all programs."""
+    return [str(Path(os.__file__).parent), *site.getsitepackages()]
+
+
+def marks(folders: Iterable[str]) -> list[str]:
+    """Return what is in these folders, with a mark of each file's version.
+
+    Folders below them are named only, so that this takes milliseconds. Hidden files are left out:
+    at counts its jobs in one.
+    """
+    return [
+        found
+        for folder in map(Path, folders)
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if path.name != "__pycache__" and not path.name.startswith(".")
+        for found in mark(str(path))
+    ]
+
+
+def mark(path: str) -> list[str]:
+    """Return the path and, of a file, its size and the time of its last change; nothing if it does
+    not exist.
+    """
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return []
+    is_folder = stat.S_ISDIR(status.st_mode)
+    version = "" if is_folder else f"{status.st_size} {status.st_mtime_ns}"
+    return [f"{path}{_VERSION}{version}"]
+
+
+def file_of(mark: str) -> str:
+    """Return the path of a mark."""
+    return mark.rpartition(_VERSION)[0]
 
 
 def ipc_objects(folder: Path = SYSV_IPC) -> list[str]:

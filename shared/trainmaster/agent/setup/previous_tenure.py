@@ -4,18 +4,20 @@
 after the other, and `clean` when the agent of a later job starts there:
 
     processes      all that the startup script has ever started, containers, what cron and at run,
-                   and units of systemd that did not exist before the VM's first job
+                   units of systemd that did not exist before the VM's first job, and those of
+                   users whose units run without a login since then
     mounts         those that are new: their content is of other machines
     System V IPC   new shared memory, queues and semaphores. Those of POSIX are files below /dev
     files          the agent's folders; what has appeared in the folders for temporary files, and
-                   in those of cron and at, since the VM's first job
+                   in those of cron and at, since the VM's first job. Schedules and Python packages
+                   of the machine that have changed cannot be restored: a fault of the machine
     GPU memory     is free once no process runs; a GPU that keeps it is a fault of the machine
     /gcs           is unmounted before each start (`gcs_mount`)
     packages       are in layers (`package_layers`)
 
 The home directory, caches and container images stay on purpose, and so do the settings of the
-system: accounts, /etc, packages, sysctl, packet filters. A program is root and could hide what it
-leaves, so this protects against accidents only: all jobs that use a VM have the same owner.
+system: accounts, /etc, packages of apt, sysctl, packet filters. A program is root and could hide
+what it leaves, so this protects against accidents only: all jobs that use a VM have the same owner.
 Cleaning may be repeated. What is left after it is a fault of the machine, and the VM is replaced.
 """
 
@@ -40,17 +42,33 @@ from trainmaster.agent.setup import machine_state
 from trainmaster.agent.workspace import Workspace
 
 FIRST_FILES = "first-files.json"
-"""File with what the VM had before its first job: names by folder, and `UNITS`, `IPC`, `MOUNTED`.
+"""File with what the VM had before its first job: names by folder, and what is no file of theirs,
+by the keys below.
 """
 KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES))
 """Entries of the agent's folder that are not of one job."""
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 - they are cleaned, not used
 OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"
 """Variable of a local VM whose /tmp and /dev/shm are its own."""
-SCHEDULES = ("/etc/cron.d", "/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs")
+SCHEDULES = (
+    "/etc/cron.d",
+    "/etc/cron.hourly",
+    "/etc/cron.daily",
+    "/etc/cron.weekly",
+    "/etc/cron.monthly",
+    "/var/spool/cron",
+    "/var/spool/cron/crontabs",
+    "/var/spool/cron/atjobs",
+)
 """Folders of cron and at, whose new files start programs again."""
-UNITS, IPC, MOUNTED = "units", "ipc", "mounts"
-"""Keys of `FIRST_FILES` for what is no file."""
+CRONTAB = "/etc/crontab"
+UNITS, IPC, MOUNTED, LINGERING = "units", "ipc", "mounts", "lingering"
+"""Keys of `FIRST_FILES` for what is removed if it is new."""
+SCHEDULED, PYTHON = "scheduled", "python"
+"""Keys of `FIRST_FILES` for what must not have changed, because it cannot be restored."""
+CHANGES_MAX = 3
+"""Changed files that a finding names."""
+UNKNOWN = "it is not known what the VM had before its first job"
 GPU_QUERY = ("nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits")
 GPU_SHARE_MAX = 0.05
 """Share of a GPU's memory that an idle driver may use."""
@@ -76,7 +94,7 @@ def _shared_folders(environ: Mapping[str, str]) -> Sequence[Path]:
 
 
 def remember_first_files(workspace: Workspace) -> None:
-    """Record what the shared folders have before the VM's first program."""
+    """Record what the VM has before its first program."""
     file = workspace.work / FIRST_FILES
     if not file.exists():
         names = {
@@ -84,17 +102,22 @@ def remember_first_files(workspace: Workspace) -> None:
             for folder in _shared_folders(workspace.environ)
             if folder.is_dir()
         }
-        file.write_text(json.dumps(names | _kernel_state(workspace.environ)), encoding="utf-8")
+        whole = file.with_suffix(".new")
+        whole.write_text(json.dumps({**names, **_state(workspace.environ)}), encoding="utf-8")
+        whole.replace(file)
 
 
-def _kernel_state(environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what the VM has that is no file of a shared folder, by key of `FIRST_FILES`."""
+def _state(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what the VM has besides the names in shared folders, by key of `FIRST_FILES`."""
     if environ.get(EMULATED_VM):
         return {}  # the local VM shares it with the machine
     return {
         UNITS: machine_state.unit_files(),
         IPC: machine_state.ipc_objects(),
         MOUNTED: machine_state.program_mounts(),
+        LINGERING: machine_state.lingering_users(),
+        SCHEDULED: [*machine_state.marks(SCHEDULES), *machine_state.mark(CRONTAB)],
+        PYTHON: machine_state.marks(machine_state.python_folders()),
     }
 
 
@@ -108,13 +131,17 @@ def clean(
     `remove_containers` returns how many containers it has removed.
     """
 
-    first = _read_first_files(workspace)
+    stored = _read_first_files(workspace)
+    first = stored or {}
     new_units = _new(UNITS, first, workspace.environ)
+    new_users = _new(LINGERING, first, workspace.environ)
+    managers = machine_state.user_managers(new_users)
 
     def find_processes() -> list[int]:
-        names = [Path(unit).name for unit in new_units]
+        names = [*(Path(unit).name for unit in new_units), *managers]
         return [*machine_processes(workspace.environ), *unit_processes(names)]
 
+    machine_state.stop_lingering(new_users, managers)
     machine_state.stop_units(new_units)
     killed = kill_all(find_processes)
     removed = remove_containers()
@@ -122,7 +149,7 @@ def clean(
         "Another job has taken this VM. Ended"
         f" {killed} processes and {removed} containers that the last job has left."
     )
-    findings: list[str] = []
+    findings: list[str] = [] if stored is not None else [UNKNOWN]
     survivors = find_processes()
     if survivors:
         findings.append(f"{len(survivors)} processes of the last job cannot be ended")
@@ -135,23 +162,31 @@ def clean(
     machine_state.remove_ipc(_new(IPC, first, workspace.environ))
     findings += [
         f"{what} {name} of the last job cannot be removed"
-        for key, what in ((UNITS, "the unit"), (MOUNTED, "the mount"), (IPC, "the IPC object"))
+        for key, what in (
+            (UNITS, "the unit"),
+            (MOUNTED, "the mount"),
+            (IPC, "the IPC object"),
+            (LINGERING, "the running user"),
+        )
         for name in _new(key, first, workspace.environ)
     ]
+    for key in (SCHEDULED, PYTHON):
+        findings += _describe_changes(_changed(key, first, workspace.environ))
     findings += _busy_gpus(workspace.environ, pause)
     # Names of files may have bytes that are no text.
     return "; ".join(findings).encode(errors="backslashreplace").decode()
 
 
-def _read_first_files(workspace: Workspace) -> dict[str, list[str]]:
-    """Return what `remember_first_files` has stored; empty: it is not known."""
+def _read_first_files(workspace: Workspace) -> dict[str, list[str]] | None:
+    """Return what `remember_first_files` has stored; None: it is not known."""
     try:
-        stored: dict[str, list[str]] = json.loads(
-            (workspace.work / FIRST_FILES).read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return {}
-    return stored
+        stored = json.loads((workspace.work / FIRST_FILES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_whole = isinstance(stored, dict) and all(
+        isinstance(names, list) for names in stored.values()
+    )
+    return stored if is_whole else None
 
 
 def _new(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -> list[str]:
@@ -160,7 +195,26 @@ def _new(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -
     """
     if key not in first:
         return []
-    return [name for name in _kernel_state(environ).get(key, ()) if name not in first[key]]
+    return [name for name in _state(environ).get(key, ()) if name not in first[key]]
+
+
+def _changed(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -> list[str]:
+    """Return the files that are new, gone or different since the VM's first job; none if it is not
+    known what it had.
+    """
+    if key not in first:
+        return []
+    different = set(first[key]).symmetric_difference(_state(environ).get(key, ()))
+    return sorted({machine_state.file_of(mark) for mark in different})
+
+
+def _describe_changes(files: Sequence[str]) -> list[str]:
+    """Return the finding about these files, or none."""
+    if not files:
+        return []
+    others = len(files) - CHANGES_MAX
+    more = f" and {others} others" if others > 0 else ""
+    return [f"the last job has changed {', '.join(files[:CHANGES_MAX])}{more}"]
 
 
 def _left_files(workspace: Workspace, stored: Mapping[str, list[str]]) -> Iterable[Path]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.stall_watch import Quiet
@@ -24,7 +25,7 @@ from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoint
-from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console, Loss
 from trainmaster.agent.utilization.averages import Averages, Sample
 from trainmaster.agent.utilization.gpus import GpuReading, Gpus
 from trainmaster.agent.utilization.machine import MachineReading, find_machine
@@ -36,6 +37,7 @@ KEY = "instance/attributes/trainmaster-metrics"
 """Seconds between two reports; no such entry: metrics are off."""
 SAMPLE_S = 15.0  # longest time between two samples
 SAMPLES_PER_REPORT_MIN = 4
+START_POLL_S = 1.0  # time between two looks whether a first program has started
 WRITE_S = 10.0  # timeout of one write
 DISTANCE_MIN_S = 6.0
 """Shortest time between two points of a series.
@@ -78,20 +80,20 @@ class UtilizationMonitor:
         self,
         origin: SeriesOrigin,
         sources: Sources,
-        post: Callable[[bytes], object],
+        queue: ReportQueue,
         incarnation_key: Callable[[], IncarnationKey | None],
         log: Callable[[str], None],
         interval_s: float,
         progress: Callable[[], Sequence[ProgressPoint]] = tuple,
     ) -> None:
-        """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
+        """`queue` sends the reports.
 
         `incarnation_key` returns the incarnation that was started last; nothing is measured before
         the first one. `progress` returns the program's progress since its last call.
         """
         self._origin = origin
         self._sources = sources
-        self._queue = ReportQueue(post, log)
+        self._queue = queue
         self._incarnation_key = incarnation_key
         self._log = log
         self._interval_s = interval_s
@@ -133,8 +135,9 @@ class UtilizationMonitor:
         self._find_quiet = find_quiet
         try:
             while not self.is_off and self._incarnation_key() is None:
-                self._ended.wait(1.0)
-                self._ended.clear()
+                # Nothing but a program sets `_ended`: what starts and ends within this pause is
+                # reported below.
+                time.sleep(START_POLL_S)
             self._measure()
         except UNREADABLE as error:
             self._log(f"Resource metrics are off: this machine's use cannot be read ({error!r}).")
@@ -157,8 +160,9 @@ class UtilizationMonitor:
             wait_s = self._sample_s
             if program_ended:  # its last report waits for the distance from the one before
                 wait_s = max(DISTANCE_MIN_S - (time.monotonic() - reported_at), 0.0)
-            program_ended |= self._ended.wait(wait_s)
-            self._ended.clear()
+            if self._ended.wait(wait_s):
+                self._ended.clear()
+                program_ended = True
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at
@@ -253,10 +257,15 @@ def configured_monitor(
     if interval_s is None:
         return None
     path = _path(identity)
+    queue = ReportQueue(
+        lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
+        console.log,
+        partial(console.log_loss, Loss.REPORTS),
+    )
     return UtilizationMonitor(
         SeriesOrigin.of(identity),
         sources,
-        post=lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
+        queue,
         incarnation_key=lambda: run_state.last_started,
         log=console.log,
         interval_s=interval_s,

@@ -21,12 +21,26 @@ everywhere.
 class ReportQueue:
     """The reports of one machine, for the utilization monitor."""
 
-    def __init__(self, post: Callable[[bytes], object], log: Callable[[str], None]) -> None:
-        """`post` sends the body of one ``timeSeries.create`` and raises HttpError."""
+    def __init__(
+        self,
+        post: Callable[[bytes], object],
+        log: Callable[[str], None],
+        log_missing: Callable[[int, str], None],
+    ) -> None:
+        """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
+
+        `log_missing` logs a number of reports that are missing, and the sentence about them.
+        """
         self._post = post
         self._log = log
+        self._log_missing = log_missing
         self._bodies: deque[bytes] = deque()
         self._dropped = 0
+        """Reports that were given up since the last count."""
+        self._counted = 0
+        """Reports of `_bodies`, from the oldest, that a count has contained."""
+        self._problem = ""
+        """Why the last request failed; empty: it did not."""
         self._refusals = 0  # in a row
         self._has_logged_reason = False
 
@@ -42,23 +56,34 @@ class ReportQueue:
             try:
                 self._post(self._bodies[0])
             except HttpError as error:
+                self._problem = " ".join(str(error).split())
                 if error.transient:
                     break
                 self._on_refused(error)
             else:
                 self._refusals = 0
-            self._bodies.popleft()
+            self._remove_oldest()
         while len(self._bodies) > REPORTS_MAX:
-            self._bodies.popleft()
-            self._dropped += 1
+            self._dropped += not self._counted
+            self._remove_oldest()
+        if self.is_refused:
+            self.count_missing()
 
     def count_missing(self) -> None:
-        """Log how many reports are missing, if any are. Call it at the end of a program."""
-        missing = self._dropped + len(self._bodies)
-        if missing and not self.is_refused:
-            self._log(
-                f"{missing} of the reports of this machine's use are missing in Cloud Monitoring."
-            )
+        """Log how many reports Cloud Monitoring does not have, each report once. Call it at the end
+        of a program: the VM may be deleted before Cloud Monitoring accepts those that are kept.
+        """
+        missing = self._dropped + len(self._bodies) - self._counted
+        self._dropped = 0
+        self._counted = len(self._bodies)
+        if missing:
+            which = "reports of this machine's use are missing in Cloud Monitoring"
+            more = "; no more are sent" if self.is_refused else ""
+            self._log_missing(missing, f"{missing} {which}: {self._problem}{more}.")
+
+    def _remove_oldest(self) -> None:
+        self._bodies.popleft()
+        self._counted = max(self._counted - 1, 0)
 
     def _on_refused(self, error: HttpError) -> None:
         """Log the reason once. If only some series are refused, all others are stored."""
@@ -67,12 +92,11 @@ class ReportQueue:
             self._refusals = 0
         else:
             self._refusals += 1
-            self._dropped += 1
+            self._dropped += not self._counted
         if not self._has_logged_reason:
             self._has_logged_reason = True
             what = "series of this machine" if is_partial else "this machine's resource metrics"
-            text = " ".join(str(error).split())
-            self._log(f"Cloud Monitoring refuses {what}: {text}")
+            self._log(f"Cloud Monitoring refuses {what}: {self._problem}")
 
 
 def has_stored_points(error: HttpError) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -57,7 +58,7 @@ def doctor(
         from trainmaster.cli.job_files import read_job, with_job_name
 
         _, document = read_job(str(job), None, region)
-        report(job_findings(with_job_name(document, str(job))), form)
+        report(job_findings(with_job_name(document, str(job))), form, outcome_of_job)
     choose_installation()
     report(_findings(region, before_install), form)
 
@@ -85,8 +86,31 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     )
 
 
-def report(results: Iterator[Finding], form: Format) -> NoReturn:
-    """Print findings as they come. Exit with the status of the worst one."""
+def outcome_of_job(findings: Sequence[Finding]) -> str:
+    """Return what follows for a job from all lines."""
+    from trainmaster.cli.doctor.findings import Status
+
+    counts = Counter(finding.status for finding in findings)
+    fixes, unknown, limits = counts[Status.FIX], counts[Status.UNKNOWN], counts[Status.LIMIT]
+    if fixes:
+        keep = "problem (FIX) keeps" if fixes == 1 else "problems (FIX) keep"
+        return f"{fixes} {keep} the job from running."
+    outcome = "Nothing that was checked keeps the job from running."
+    if unknown:
+        outcome += f" Lines that could not be checked (?): {unknown}."
+    if limits:
+        outcome += f" What it gets in place of something, or may wait for or fail by (!): {limits}."
+    return outcome
+
+
+def report(
+    results: Iterator[Finding],
+    form: Format,
+    outcome: Callable[[Sequence[Finding]], str] | None = None,
+) -> NoReturn:
+    """Print findings as they come, and then the outcome of all. Exit with the status of the worst
+    one.
+    """
     findings = []
     for finding in results:
         findings.append(finding)
@@ -94,6 +118,8 @@ def report(results: Iterator[Finding], form: Format) -> NoReturn:
             say(str(finding))
     if form is Format.JSON:
         print_json([asdict(finding) for finding in findings])
+    elif outcome:
+        say(outcome(findings))
     statuses = {finding.status.exit_status for finding in findings} - {0}
     raise typer.Exit(min(statuses, default=0))
 

@@ -32,7 +32,11 @@ from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.intake import new_job, with_checked_places
-from trainmaster.flows.job_creation.resource_checks import transfers, with_resources
+from trainmaster.flows.job_creation.resource_checks import (
+    found_resources,
+    transfers,
+    with_resources,
+)
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.jobspec.accept import AcceptedSpec, accept
@@ -108,7 +112,7 @@ def check_job(
 
 
 def check_job_id(document: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield a problem if a job has the id."""
+    """Yield whether a job has the id; nothing if the document has none."""
     job_id = job_id_of(document)
     used = open_store().load(job_id) if job_id else None
     if used is not None:
@@ -116,6 +120,8 @@ def check_job_id(document: Mapping[str, Any]) -> Iterator[Finding]:
             f"jobId: a job with this id already exists; {job_id} is {used.state.job.state}",
             f"choose another one, for example {job_id}_{{time}}",
         )
+    elif job_id:
+        yield ok(f"jobId: no job has the id {job_id}")
 
 
 def _finding_of(invalid: Problem) -> Finding:
@@ -163,8 +169,9 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
     ]
     for note in notes:
         yield limit(f"{note.field}: {note.reason}", SEE)
-    if not notes:
-        yield ok("packages, buckets, Google's images, account and secrets")
+    found = found_resources(spec, notes)
+    if found:
+        yield ok(f"found: {', '.join(found)}")
     yield from programs
 
 

@@ -28,11 +28,18 @@ class CheckedObjects(Objects, ObjectTimes, Protocol):
     """Cloud Storage with the user's credentials."""
 
 
-def folder_findings(found: Iterable[ProgramFinding]) -> Iterator[Finding]:
-    """Yield the findings of a folder: a problem if the program must fail, else a warning."""
+def folder_findings(found: Iterable[ProgramFinding], checked: str = "") -> Iterator[Finding]:
+    """Yield the findings of a folder: a problem if the program must fail, else a warning.
+
+    `checked`: what was checked, in words, which is reported if nothing was found.
+    """
+    is_clean = True
     for finding in found:
+        is_clean = False
         report = problem if finding.must_fail else limit
         yield report(finding.problem, finding.remedy)
+    if is_clean and checked:
+        yield ok(checked)
 
 
 def check_programs(
@@ -92,7 +99,7 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
     module = program.python_module
     yield from folder_findings(check_module(module, frozenset(files)))
     if has_module(module, frozenset(files)):
-        yield ok(f"module {module}")
+        yield ok(f"module {module}: a package of the job has it")
 
 
 def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:

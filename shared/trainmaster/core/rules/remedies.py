@@ -15,6 +15,7 @@ from typing import Final
 
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.plan import Dialect, GcsFolder, Plan
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.module_packages import package_of
 from trainmaster.program_errors.meaning import Meaning, meaning_of
 
@@ -55,6 +56,28 @@ _DISK_FULL: Final = re.compile(
 )
 """Words of the operating system, of SQLite, and of PyTorch, which hides the system's."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that errors name
+_DISK_FIELDS: Final = {
+    Dialect.AI_PLATFORM: {
+        TaskType.CHIEF: "masterConfig.diskConfig",
+        TaskType.MASTER: "masterConfig.diskConfig",
+        TaskType.WORKER: "workerConfig.diskConfig",
+        TaskType.PS: "parameterServerConfig.diskConfig",
+        TaskType.EVALUATOR: "evaluatorConfig.diskConfig",
+    },
+    Dialect.VERTEX: {
+        TaskType.CHIEF: "workerPoolSpecs[0].diskSpec",
+        TaskType.MASTER: "workerPoolSpecs[0].diskSpec",
+        TaskType.WORKER: "workerPoolSpecs[1].diskSpec",
+        TaskType.PS: "workerPoolSpecs[2].diskSpec",
+        TaskType.EVALUATOR: "workerPoolSpecs[3].diskSpec",
+    },
+}
+"""The field of a role's boot disk."""
+_NO_RANK: Final = re.compile(
+    r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+    r"|^'(?P<key>RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'$"
+)
+"""Words of PyTorch, and of Python's KeyError."""
 _DISK_GIB_MAX: Final = 65_536
 """Largest boot disk of Compute Engine."""
 _USAGE_STATUS: Final = 2
@@ -101,11 +124,6 @@ _PROGRAM_FAILURES: Final = {
     r"|No CUDA GPUs are available|Found no NVIDIA driver": (
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
         ' backend "gloo".'
-    ),
-    r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
-    r"|^'(?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'$": (
-        "A job of one machine has no ranks unless a launcher sets them: start the program with"
-        " torchrun, or ask for each variable in `trainmaster.env`, such as `RANK: $(RANK)`."
     ),
     r"No valid checkpoint found in output directory": (
         "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
@@ -154,6 +172,9 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
         return "Correct the line that the error names: Python cannot read it."
     if error.type == "FileNotFoundError":
         return _remedy_of_file(error.message, plan)
+    variable = _NO_RANK.search(error.message)
+    if variable:
+        return _remedy_of_ranks(variable["name"] or variable["key"], plan)
     known = _advice_from(_PROGRAM_FAILURES, error.message, plan)
     missing = _NO_MODULE.search(error.message)
     if not known and meaning_of(error.type, error.message) is Meaning.LOST_PEER:
@@ -179,12 +200,33 @@ def _remedy_of_disk(event: ReplicaExited, plan: Plan) -> str:
     elsewhere = "write checkpoints and data below /gcs/BUCKET/, and remove old ones"
     if group.tpu is not None:
         return f"The disk of the TPU VM is full, and its size is fixed: {elsewhere}."
-    is_vertex = plan.origin.dialect is Dialect.VERTEX
-    field = "diskSpec.bootDiskSizeGb" if is_vertex else "diskConfig.bootDiskSizeGb"
+    field = _DISK_FIELDS[plan.origin.dialect][group.task_type]
     larger_gib = min(2 * group.boot_disk_gib, _DISK_GIB_MAX)
+    is_largest = larger_gib == group.boot_disk_gib
+    larger = "" if is_largest else f"set `bootDiskSizeGb: {larger_gib}` in `{field}`, or "
     return (
-        f"The VM's disk of {group.boot_disk_gib} GB is full, and a restart does not empty it: set"
-        f" `{field}: {larger_gib}`, or {elsewhere}."
+        f"The VM's disk of {group.boot_disk_gib} GB is full, and a restart does not empty it:"
+        f" {larger}{elsewhere}."
+    )
+
+
+def _remedy_of_ranks(variable: str, plan: Plan) -> str:
+    """Return how a program gets a variable that launchers set. Which replicas have it:
+    docs/interfaces.md, section 3.
+    """
+    if sum(group.count for group in plan.groups) == 1:
+        return (
+            "A job of one machine has no ranks unless a launcher sets them: start the program with"
+            " torchrun, or ask for each variable in `trainmaster.env`, such as `RANK: $(RANK)`."
+        )
+    if variable.startswith("LOCAL_"):
+        return (
+            f"On a machine with several GPUs, a launcher sets {variable}: start the program with"
+            " torchrun, which starts one process for each GPU."
+        )
+    return (
+        "Evaluators, parameter servers and independent replicas have no ranks: leave these roles"
+        " out, or `independentReplicas`, or let the program run without the variable."
     )
 
 

@@ -14,6 +14,7 @@ Notes are substitutions whose replacement is the requested value. Packages are l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,9 @@ UNPACKED_BYTES_MAX: Final = 64 << 20
 PACKAGES_MAX: Final = 8
 """A program with more packages is not judged."""
 
+_SECRET: Final = "secret version"  # noqa: S105 - a word
+_NOT_SEEN: Final = "It was not checked whether"
+"""Begin of the note about a resource that the installation may not see."""
 
 ObjectsOf = Callable[[], Objects] | None
 
@@ -94,6 +98,35 @@ def with_resources(
     notes = (*spec.plan.origin.substitutions, *findings.notes)
     plan = spec.plan.with_versions(findings.images)
     return replace(spec, plan=replace(plan, origin=replace(plan.origin, substitutions=notes)))
+
+
+def found_resources(spec: AcceptedSpec, notes: Iterable[Substitution]) -> list[str]:
+    """Return what `with_resources` has found, in words: `bucket gs://b`, `2 secret versions`.
+
+    `notes`: those of its result. What the installation may not see is in a note, and not here.
+    """
+    unseen = Counter(note.requested for note in notes if note.reason.startswith(_NOT_SEEN))
+    programs = programs_of(spec.plan)
+    uris = dict.fromkeys(
+        uri for program in programs for uri in program.package_uris if not has_generation(uri)
+    )
+    buckets: dict[str, str] = {}
+    for uri, is_directory in _storage_uris(spec):
+        if is_directory:
+            buckets.setdefault(_bucket_of(uri), uri)
+    images = dict.fromkeys(program.container.image for program in programs if program.container)
+    found = [f"package {uri}" for uri in uris]
+    found += [f"bucket gs://{bucket}" for bucket, uri in buckets.items() if uri not in unseen]
+    found += [
+        f"image {image}" for image in images if parse_registry_image(image) and image not in unseen
+    ]
+    account = spec.plan.access.service_account
+    if account and account not in unseen:
+        found.append(f"service account {account}")
+    secrets = len(_secrets(programs)) - unseen[f"a {_SECRET}"]
+    if secrets:
+        found.append(f"1 {_SECRET}" if secrets == 1 else f"{secrets} {_SECRET}s")
+    return found
 
 
 def check_resources(
@@ -317,7 +350,7 @@ def _look_up_secret(
     spec: AcceptedSpec, secret: str, find: Callable[[], Existence]
 ) -> Problem | Substitution | None:
     """Look up a version of a secret. Its name is not quoted: it may be the secret itself."""
-    kind = "secret version"
+    kind = _SECRET
     name = field_with(secret, spec.spec_json, kind)
     match find():
         case Existence.MISSING:
@@ -333,7 +366,5 @@ def _look_up_secret(
 
 
 def _unknown(name: str, value: str, resource: str) -> Substitution:
-    reason = (
-        f"It was not checked whether {resource} exists, because this installation may not see it."
-    )
+    reason = f"{_NOT_SEEN} {resource} exists, because this installation may not see it."
     return Substitution(name, value, value, reason)

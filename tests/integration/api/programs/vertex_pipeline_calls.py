@@ -2,6 +2,9 @@
 results as JSON.
 
 python vertex_pipeline_calls.py ENDPOINT TOKEN
+
+The test behind ENDPOINT ends a job by its name: `good` with status 0, `bad` with a failure; a job
+`waiting` goes on.
 """
 
 import json

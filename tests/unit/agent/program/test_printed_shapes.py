@@ -43,6 +43,12 @@ def labelled(label: str, text: str = PLAIN) -> str:
     return "".join(f"{label}{line}\n" for line in text.splitlines())
 
 
+def timed(label: str) -> str:
+    """Return a traceback whose lines have labels with the number of the line, such as a time."""
+    lines = enumerate(PLAIN.splitlines())
+    return "".join(f"{label.format(number)}{line}\n" for number, line in lines)
+
+
 NOTEBOOK = """\
 ---------------------------------------------------------------------------
 KeyError                                  Traceback (most recent call last)
@@ -60,6 +66,49 @@ File /opt/run/train.py:3, in inner(x)
 
 KeyError: 'missing'
 """
+OLD_NOTEBOOK = """\
+---------------------------------------------------------------------------
+KeyError                                  Traceback (most recent call last)
+/opt/run/train.py in main()
+      4 def main():
+----> 5     inner(3)
+
+/opt/run/train.py in inner(x)
+      2 def inner(x):
+----> 3     return {"a": 1}["missing"]
+
+KeyError: 'missing'
+"""
+LAUNCHED = f"""\
+{TRACEBACK}
+  File "/usr/local/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_16:15:00
+  host      : vm-1
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 7)
+  error_file: /tmp/torchelastic_x/none_y/attempt_0/1/error.json
+  traceback : {PLAIN.rstrip().replace(chr(10), chr(10) + "  ")}
+
+============================================================
+"""
+RAY_TASK = f"""\
+{TRACEBACK}
+  File "/opt/run/train.py", line 9, in <module>
+    ray.get(train.remote())
+  File "/usr/lib/python3/dist-packages/ray/_private/worker.py", line 904, in get_objects
+    raise value.as_instanceof_cause()
+ray.exceptions.RayTaskError(KeyError): \x1b[36mray::train()\x1b[39m (pid=77, ip=10.0.0.1)
+{PLAIN.partition(chr(10))[2]}"""
 RICH_LOG = """\
 [16:15:00] ERROR    training failed                              train.py:12
                     ╭──── Traceback (most recent call last) ────╮
@@ -106,16 +155,28 @@ SHAPES = {
     "a logging library, and text": f"2026-11-28 12:00:00,123 ERROR Training failed: {PLAIN}",
     "a level": f"ERROR:root:{PLAIN}",
     "a level, each line": labelled("2026-11-28 12:00:00,123 - train - ERROR - "),
-    "times of docker": "".join(
-        f"2026-11-28T16:15:00.{number:09d}Z {line}\n"
-        for number, line in enumerate(PLAIN.splitlines())
-    ),
+    "times of docker": timed("2026-11-28T16:15:00.{:09d}Z "),
+    "times of kubectl": timed("[pod/trainer-0/main] 2026-11-28T16:15:00.{:09d}Z "),
+    "times of journalctl": timed("Nov 28 16:15:{:02d} vm-1 trainer[77]: "),
+    "times of ts -s": timed("00:00:{:02d} "),
+    "times of ts, in seconds": timed("1764346500.{:06d} "),
+    "absl, each line": timed("E1128 16:15:00.{:06d} 140 train.py:12] "),
+    "hydra, each line": timed("[2026-11-28 12:00:00,{:03d}][train][ERROR] - "),
+    "a logger without a date, each line": timed("16:15:00.{:03d} ERROR "),
+    "a level and a time, each line": timed("ERROR 2026/11/28 16:15:{:02d} train: "),
     "labels of srun": labelled("0: "),
     "labels of compose": labelled("worker-0  | "),
     "labels of kubectl": labelled("[pod/trainer-0/main] "),
     "box behind labels": labelled("1: ", RICH_LOG.replace(" " * 20, "").partition("\n")[2]),
     "rich's handler": RICH_LOG,
     "a notebook": NOTEBOOK,
+    "a notebook of IPython 7": OLD_NOTEBOOK,
+    "torchrun's report, if the worker's output is in a file": LAUNCHED,
+    "a task of Ray": RAY_TASK,
+    "a worker of Ray, whose lines others repeat": labelled(
+        "\x1b[36m(train pid=7, ip=10.0.0.2)\x1b[0m ",
+        f"{PLAIN.rstrip()} [repeated 3x across cluster] (Ray deduplicates logs by default.)",
+    ),
     "colours": COLOURED,
     "CRLF": PLAIN.replace("\n", "\r\n"),
 }
@@ -124,6 +185,35 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_error_is_found_in_this_shape(shape: str) -> None:
     assert found(f"step 1\n{SHAPES[shape]}") == EXPECTED
+
+
+PRINTED = Path(__file__).with_name("printed_tracebacks")
+"""What programs have printed that ended with the same error, by the library that printed it."""
+
+
+@pytest.mark.parametrize("file", sorted(PRINTED.iterdir()), ids=lambda file: file.stem)
+def test_error_is_found_in_what_this_library_has_printed(file: Path) -> None:
+    assert found(file.read_text()) == ("KeyError", "'missing'", PLACES.get(file.stem, PLACE))
+
+
+PLACE = "run/train.py:2 in inner"
+PLACES = {"pytest.line": "run/train.py:2"}
+"""Where it prints less."""
+
+
+def test_failed_assertion_of_a_test_has_its_type_and_message() -> None:
+    report = (PRINTED / "pytest.auto.txt").read_text()
+    report = report.replace("E       KeyError: 'missing'", "E       assert 3 < 2\nE        +  x")
+    report = report.replace(":2: KeyError", ":2: AssertionError")
+    assert found(report) == ("AssertionError", "assert 3 < 2\n+  x", PLACE)
+
+
+def test_time_is_left_in_lines_whose_label_is_another_one() -> None:
+    text = "2026-11-28 16:15:07 is not the time of a label"
+    lines = timed("[a] 2026-11-28T16:15:00.{:09d}Z ").replace("'missing'", f"'{text}'")
+    error = parse_traceback(lines)
+    assert error is not None
+    assert text in error["message"]
 
 
 NOTES = {
@@ -141,6 +231,13 @@ NOTES = {
     "atexit": "Error in atexit._run_exitfuncs:\n",
     "JSON": '{"message": "bye", "run": "k2j3h4g5"}\n',
     "TensorFlow": "2026-11-28 16:15:00.123456: I tensorflow/core/x.cc:1] cleanup\n",
+    "tqdm": "Epoch 0:   5%|▌         | 5/100 [00:00<00:14,  6.6it/s]\n",
+    "a bar of rich": "Epoch 0/9 ━━━━╺━━━━━━━ 12/100 0:00:01 • 0:00:08 10.04it/s v_num: 0.000\n",
+    "JAX": "--------------------\nFor simplicity, JAX has removed its internal frames from it.\n",
+    "Lightning": "[rank: 1] Child process with PID 77 terminated with code 1. Forcefully\n",
+    "srun": "srun: error: vm-1: task 0: Exited with exit code 1\n",
+    "slurmstepd": "slurmstepd: error: *** STEP 77.0 ON vm-1 CANCELLED ***\n",
+    "make": "make: *** [Makefile:3: train] Error 1\n",
 }
 
 
@@ -261,8 +358,18 @@ HEAD = f'{TRACEBACK}\n  File "a", line 1, in f\n'
         fill("\x1b]a"),
         "Key   Traceback (most recent call last)\n" + fill("File /a:1, in f\n"),
         HEAD + "E: x\n" + fill("a: b\n"),
+        fill("16:15:00 " + TRACEBACK + "\n"),
+        fill(f'16:15:00 {TRACEBACK}\n16:15:00   File "a", line 1\n'),
+        fill("1764346500.1 " + "1" * 300 + "\n"),
+        "=== FAILURES ===\n" + fill("a:1: b\nE   x\n"),
+        "=== FAILURES ===\n" + fill("___ a ___\na:1: \n"),
+        fill(f"{HEAD}ChildFailedError: Root Cause traceback : {TRACEBACK}\n"),
+        fill("> File "),
+        fill(" [repeated 1x across cluster]"),
+        HEAD + "E: x\n" + fill("━ " * 90 + "\n"),
+        fill('["' + TRACEBACK + '"]\n'),
     ],
-    ids=range(19),
+    ids=range(29),
 )
 def test_hostile_output_takes_little_time(output: str) -> None:
     began = time.process_time()
@@ -296,6 +403,23 @@ main()
 from rich.traceback import install
 install(width=100)
 main()
+""",
+    "line by line": """
+logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+try:
+    main()
+except Exception:
+    for line in traceback.format_exc().splitlines():
+        logging.error(line)
+    sys.exit(1)
+""",
+    "progress bar": """
+try:
+    main()
+except Exception:
+    traceback.print_exc()
+print(f"Epoch 0:   5%|▌   | 5/100 [00:00<00:14, {random.random():.2f}it/s]", file=sys.stderr)
+sys.exit(1)
 """,
     "exception": """
 try:

@@ -73,13 +73,31 @@ def test_first_files_are_those_of_the_first_job_also_after_a_restart(workspace: 
     assert not list(Path(workspace.environ["TMPDIR"]).iterdir())
 
 
-def test_temporary_files_stay_if_it_is_not_known_which_are_the_machines(
-    workspace: Workspace,
+@pytest.mark.parametrize("stored", [None, "", '{"/tmp": [', "[]", '{"/tmp": 1}'])
+def test_files_stay_and_are_a_finding_if_it_is_not_known_which_are_the_machines(
+    workspace: Workspace, stored: str | None
 ) -> None:
+    """The disk may have been full, or a program has damaged the record."""
+    if stored is not None:
+        (workspace.work / previous_tenure.FIRST_FILES).write_text(stored)
     file = Path(workspace.environ["TMPDIR"]) / "x"
     file.write_text("")
-    assert clean(workspace, no_containers) == ""
+    assert clean(workspace, no_containers) == "it is not known what the VM had before its first job"
     assert file.exists()
+
+
+def test_record_of_the_machine_is_whole_or_missing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that ends in the middle of the record must not leave a part of it."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="no space"):
+        remember_first_files(workspace)
+    assert not (workspace.work / previous_tenure.FIRST_FILES).exists()
 
 
 def test_local_vm_without_folders_of_its_own_cleans_none(tmp_path: Path) -> None:
@@ -93,6 +111,7 @@ def test_local_vm_without_folders_of_its_own_cleans_none(tmp_path: Path) -> None
 def test_what_cannot_be_removed_is_a_finding(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    remember_first_files(workspace)
     (workspace.work / "run").mkdir()
     monkeypatch.setattr(machine_state, "remove", lambda _: None)
     assert clean(workspace, no_containers) == (
@@ -115,6 +134,9 @@ def test_daemon_without_parents_session_and_environment_is_ended(
         environ = {name: text for name, text in workspace.environ.items() if name != EMULATED_VM}
         machine = Workspace(workspace.work, environ, workspace.console)
         monkeypatch.setattr(previous_tenure, "TEMPORARY", ())
+        monkeypatch.setattr(previous_tenure, "_state", lambda _: {})
+        monkeypatch.setattr(previous_tenure, "SCHEDULES", ())
+        remember_first_files(machine)
         assert clean(machine, no_containers) == ""
         assert daemon.wait(5) == -9
         assert stranger.poll() is None
@@ -153,6 +175,15 @@ def test_processes_of_cron_are_found_without_cron(tmp_path: Path) -> None:
     assert scheduled_processes(tmp_path, tmp_path / "fs") == [11]
 
 
+def test_processes_of_a_unit_are_found_in_every_slice(tmp_path: Path) -> None:
+    """`systemd-run --slice` and units of users are in others than `system.slice`."""
+    for number, folder in enumerate(("a.slice/left.service", "user.slice/u/user@0.service/app")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "cgroup.procs").write_text(f"{10 + number}\n")
+    found = machine_processes.unit_processes(["left.service", "user@0.service"], tmp_path)
+    assert sorted(found) == [10, 11]
+
+
 IPC_MADE: set[str] = set()
 """The System V IPC objects of the running test."""
 
@@ -164,7 +195,7 @@ def machine(
     """A VM of Compute Engine whose cron and units are folders below `tmp_path`, with a stand-in for
     systemctl. Of the real kernel, only what the test makes is seen: others use it, too.
     """
-    for name in ("cron.d", "units", "bin"):
+    for name in ("cron.d", "units", "bin", "linger", "site-packages"):
         (tmp_path / name).mkdir()
     systemctl = tmp_path / "bin" / "systemctl"
     systemctl.write_text(f"#!/bin/sh\necho $@ >> {tmp_path / 'calls'}\n")
@@ -173,6 +204,8 @@ def machine(
     monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(previous_tenure, "TEMPORARY", ())
     monkeypatch.setattr(previous_tenure, "SCHEDULES", (str(tmp_path / "cron.d"),))
+    monkeypatch.setattr(machine_state, "LINGERING", tmp_path / "linger")
+    monkeypatch.setattr(machine_state, "python_folders", lambda: [str(tmp_path / "site-packages")])
     monkeypatch.setattr(previous_tenure, "machine_processes", lambda _: [])
     monkeypatch.setattr(machine_state, "UNIT_FOLDERS", (str(tmp_path / "units"),))
     monkeypatch.setattr(
@@ -208,6 +241,56 @@ def test_job_of_cron_is_removed_and_those_of_the_machine_stay(
     assert clean(machine, no_containers) == ""
     assert [entry.name for entry in schedules.iterdir()] == ["e2scrub_all"]
     assert not (tmp_path / "calls").exists(), "no unit is new"
+
+
+def test_schedule_that_the_last_job_has_changed_is_a_finding(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    """Its old content is not known, so it cannot be restored."""
+    crontab, other = tmp_path / "cron.d" / "root", tmp_path / "cron.d" / "e2scrub_all"
+    crontab.write_text("1 1 * * * true\n")
+    other.write_text("")
+    remember_first_files(machine)
+    crontab.write_text("* * * * * sleep 98765\n")
+    (tmp_path / "cron.d" / "left").write_text("* * * * * root sleep 98765\n")
+    assert clean(machine, no_containers) == f"the last job has changed {crontab}"
+    assert not (tmp_path / "cron.d" / "left").exists()
+
+
+def test_packages_that_a_program_installed_for_the_machine_are_a_finding(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    """`pip install` of root does not install into the layers, which are of one job."""
+    folder = tmp_path / "site-packages"
+    for name in ("numpy", "numpy-1.0.dist-info", "__pycache__"):
+        (folder / name).mkdir()
+    (folder / "six.py").write_text("")
+    remember_first_files(machine)
+    (folder / "__pycache__" / "six.pyc").write_text("")
+    (folder / "numpy" / "__pycache__").mkdir()
+    assert clean(machine, no_containers) == ""
+    (folder / "numpy-1.0.dist-info").rename(folder / "numpy-2.0.dist-info")
+    (folder / "evil.pth").write_text("import os")
+    (folder / "six.py").write_text("changed")
+    (folder / "more").mkdir()
+    assert clean(machine, no_containers) == (
+        f"the last job has changed {folder}/evil.pth, {folder}/more, {folder}/numpy-1.0.dist-info"
+        " and 2 others"
+    )
+
+
+def test_user_whose_programs_go_on_without_a_login_is_stopped(
+    machine: Workspace, tmp_path: Path
+) -> None:
+    """`loginctl enable-linger` makes units of a user, which are of no service of the machine."""
+    linger = tmp_path / "linger"
+    (linger / "nobody").write_text("")
+    remember_first_files(machine)
+    (linger / "root").write_text("")
+    (linger / "unknown user").write_text("")
+    assert clean(machine, no_containers) == ""
+    assert [entry.name for entry in linger.iterdir()] == ["nobody"]
+    assert (tmp_path / "calls").read_text().splitlines()[0] == "stop user@0.service"
 
 
 def test_new_units_are_stopped_whatever_their_names_and_those_of_the_machine_stay(
@@ -291,6 +374,7 @@ def test_gpu_memory_that_no_process_holds_is_a_finding_after_ten_seconds(
     monkeypatch.setattr(previous_tenure, "has_gpu", lambda: True)
     pauses: list[float] = []
     uses.write_text("9000, 15360\n")
+    remember_first_files(vm)
     assert clean(vm, no_containers, pauses.append) == (
         "GPU 0 has 9000 MiB in use after the last job"
     )

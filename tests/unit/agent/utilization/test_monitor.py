@@ -19,7 +19,7 @@ from trainmaster.agent.utilization.gpus import GpuReading
 from trainmaster.agent.utilization.machine import MachineReading
 from trainmaster.agent.utilization.monitor import Sources, UtilizationMonitor
 from trainmaster.agent.utilization.network import Traffic
-from trainmaster.agent.utilization.report_queue import REFUSALS_MAX, REPORTS_MAX, ReportQueue
+from trainmaster.agent.utilization.report_queue import REFUSALS_MAX, ReportQueue
 from trainmaster.agent.utilization.time_series import CPU, SeriesOrigin
 
 WITHIN_S = 60.0
@@ -31,9 +31,12 @@ class Bench:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.lines: list[str] = []
+        self.missing: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
         """Raised by the next posts."""
         self.key: IncarnationKey | None = IncarnationKey(2, 1)
+        self.looks = 0
+        """How often the monitor has asked for the key."""
         self.failure: Exception | None = None
         """Raised by each reading."""
         self.reads = 0
@@ -45,8 +48,11 @@ class Bench:
             lambda: Traffic(received=10, sent=20),
         )
         origin = SeriesOrigin.of(agent_identity())
+        queue = ReportQueue(
+            self._post, self.lines.append, lambda count, text: self.missing.append((count, text))
+        )
         self.monitor = UtilizationMonitor(
-            origin, sources, self._post, lambda: self.key, self.lines.append, interval_s
+            origin, sources, queue, self._find_key, self.lines.append, interval_s
         )
         self.thread = threading.Thread(target=self.monitor.run, daemon=True)
         self.thread.start()
@@ -56,6 +62,10 @@ class Bench:
         self.monitor.is_off = True
         self.monitor.finish_interval()
         self.thread.join(WITHIN_S)
+
+    def _find_key(self) -> IncarnationKey | None:
+        self.looks += 1
+        return self.key
 
     def _read_machine(self) -> MachineReading:
         if self.failure:
@@ -107,14 +117,15 @@ def test_report_has_a_point_for_each_series(bench: Bench) -> None:
     }
 
 
-def test_nothing_is_measured_before_the_first_program(bench: Bench) -> None:
+def test_nothing_is_measured_before_the_first_program(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_POLL_S", 0.01)
     bench.key = None
-    monitor = bench.start(0.05)
-    for _ in range(10):
-        monitor.finish_interval()
+    bench.start(0.05)
+    eventually(lambda: bench.looks > 10)
     assert bench.reads == 0
     bench.key = IncarnationKey(1, 1)
-    monitor.finish_interval()
     eventually(lambda: bench.bodies)
 
 
@@ -148,6 +159,20 @@ def test_process_ends_after_the_report_of_the_end(
     assert time.monotonic() - before < module.DISTANCE_MIN_S
 
 
+def test_end_of_a_program_that_started_since_the_last_look_is_not_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may start and end between two looks for the first one."""
+    monkeypatch.setattr(module, "DISTANCE_MIN_S", 0.3)
+    bench.key = None
+    monitor = bench.start(3600)
+    eventually(lambda: bench.looks)
+    bench.key = IncarnationKey(1, 1)
+    monitor.finish_interval()
+    monitor.await_last_report()
+    assert len(bench.bodies) == 1
+
+
 def test_process_does_not_wait_for_a_report_that_nothing_sends(bench: Bench) -> None:
     bench.failure = OSError("no such file")
     monitor = bench.start(3600)
@@ -176,6 +201,7 @@ def test_refusals_are_logged_once_and_turn_metrics_off(bench: Bench, status: int
     assert line.startswith("Cloud Monitoring refuses this machine's resource metrics: HTTP ")
     assert "\n" not in line
     assert bench.bodies == []
+    assert [count for count, _ in bench.missing] == [REFUSALS_MAX]
 
 
 def test_permission_that_is_new_is_tried_again(bench: Bench) -> None:
@@ -195,21 +221,6 @@ def test_reports_that_an_unavailable_service_missed_are_sent_later_in_order(
     ends = [body["timeSeries"][0]["points"][0]["interval"]["endTime"] for body in bench.bodies]
     assert ends == sorted(set(ends))
     assert bench.lines == []
-
-
-def test_reports_that_are_dropped_are_counted_at_the_end_of_the_program() -> None:
-    lines: list[str] = []
-
-    def fail(body: bytes) -> None:
-        raise HttpError(503, "down")
-
-    queue = ReportQueue(fail, lines.append)
-    for _ in range(REPORTS_MAX + 7):
-        queue.send(b"{}")
-    queue.count_missing()
-    assert lines == [
-        f"{REPORTS_MAX + 7} of the reports of this machine's use are missing in Cloud Monitoring."
-    ]
 
 
 def test_refused_series_is_named_once_and_leaves_all_others_on(bench: Bench) -> None:

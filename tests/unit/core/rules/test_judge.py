@@ -148,6 +148,7 @@ def test_judge_has_a_rule_for_every_type_of_event() -> None:
 
 
 def test_running_deadline_counts_from_running_to_the_second() -> None:
+    """The job of these tests runs since `at(10)`, with a `maxRunningTime` of an hour."""
     assert isinstance(judge(RUNNING, RUNNING_DEADLINE, at(10 + 3599)).action, Ignore)
     action = action_of(judge(RUNNING, RUNNING_DEADLINE, at(10 + 3600)), CancelJob)
     assert (
@@ -157,6 +158,7 @@ def test_running_deadline_counts_from_running_to_the_second() -> None:
 
 
 def test_wait_deadline_counts_from_creation_and_ends_with_running() -> None:
+    """The job of these tests was created at `at(0)`, with a `maxWaitTime` of half an hour."""
     assert isinstance(judge(PREPARING, WAIT_DEADLINE, at(1799)).action, Ignore)
     assert isinstance(judge(PREPARING, WAIT_DEADLINE, at(1800)).action, CancelJob)
     assert isinstance(judge(RUNNING, WAIT_DEADLINE, at(1800)).action, Ignore)

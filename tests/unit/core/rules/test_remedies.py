@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import CHIEF, a_plan, change_plan, exited
+from tests.support.jobs import CHIEF, WORKER_1, a_plan, change_plan, exited
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.plan import Container, Dialect, GcsFolder, Plan, Program
 from trainmaster.core.rules.messages import replica_failed, summary
@@ -50,11 +50,6 @@ def error(type_: str, message: str) -> ProgramError:
             error("ModuleNotFoundError", "No module named 'pandas'"),
             "Add pandas to `install_requires`",
         ),
-        (
-            error("ValueError", "environment variable RANK expected, but not set"),
-            "start the program with torchrun, or ask for each variable",
-        ),
-        (error("KeyError", "'LOCAL_RANK'"), "such as `RANK: $(RANK)`"),
         (
             error("ModuleNotFoundError", "No module named 'hypertune'"),
             "Add cloudml-hypertune to",
@@ -391,7 +386,11 @@ DISK_FULL = "[Errno 28] No space left on device"
     ("raised", "tail", "expected"),
     [
         (error("OSError", DISK_FULL), "", "disk of 100 GB is full"),
-        (error("OSError", f"{DISK_FULL}: 'ckpt/3.pt'"), "", "`diskConfig.bootDiskSizeGb: 200`"),
+        (
+            error("OSError", f"{DISK_FULL}: 'ckpt/3.pt'"),
+            "",
+            "set `bootDiskSizeGb: 200` in `masterConfig.diskConfig`, or write",
+        ),
         (error("OperationalError", "database or disk is full"), "", "bootDiskSizeGb: 200"),
         (
             error(
@@ -410,11 +409,47 @@ def test_remedy_of_a_full_disk_names_its_size_and_a_larger_one(
     assert expected in advice(exited(CHIEF, 1, error=raised, tail=tail))
 
 
-def test_remedy_of_a_full_disk_names_the_field_of_the_jobs_format() -> None:
+def test_remedy_of_a_full_disk_names_the_field_of_the_role_in_the_jobs_format() -> None:
     plan = a_job_plan()
-    plan = replace(plan, origin=replace(plan.origin, dialect=Dialect.VERTEX))
-    text = remedy_of_exit(exited(CHIEF, 1, error=error("OSError", DISK_FULL)), plan)
-    assert "`diskSpec.bootDiskSizeGb: 200`" in text
+    vertex = replace(plan, origin=replace(plan.origin, dialect=Dialect.VERTEX))
+    full = error("OSError", DISK_FULL)
+    fields = [
+        remedy_of_exit(exited(replica, 1, error=full), asked).split("`")[3]
+        for asked in (plan, vertex)
+        for replica in (CHIEF, WORKER_1)
+    ]
+    assert fields == [
+        "masterConfig.diskConfig",
+        "workerConfig.diskConfig",
+        "workerPoolSpecs[0].diskSpec",
+        "workerPoolSpecs[1].diskSpec",
+    ]
+
+
+def test_remedy_of_the_largest_disk_names_no_larger_one() -> None:
+    plan = a_job_plan()
+    groups = tuple(replace(group, boot_disk_gib=65_536) for group in plan.groups)
+    event = exited(CHIEF, 1, error=error("OSError", DISK_FULL))
+    text = remedy_of_exit(event, replace(plan, groups=groups))
+    assert text.startswith("The VM's disk of 65536 GB is full, and a restart does not empty it: wr")
+
+
+@pytest.mark.parametrize(
+    ("message", "workers", "expected"),
+    [
+        ("'LOCAL_RANK'", 0, "A job of one machine has no ranks unless"),
+        ("environment variable RANK expected, but not set", 0, "A job of one machine has no"),
+        ("'RANK'", 0, "A job of one machine has no ranks unless"),
+        ("'LOCAL_RANK'", 2, "On a machine with several GPUs, a launcher sets LOCAL_RANK:"),
+        ("'RANK'", 2, "Evaluators, parameter servers and independent replicas have no ranks:"),
+    ],
+)
+def test_remedy_of_a_missing_rank_fits_the_number_of_machines(
+    message: str, workers: int, expected: str
+) -> None:
+    plan = a_plan(workers)
+    event = exited(CHIEF, 1, error=error("KeyError", message))
+    assert remedy_of_exit(event, plan).startswith(expected)
 
 
 def test_remedy_of_an_installation_that_fills_the_disk_names_the_disk() -> None:

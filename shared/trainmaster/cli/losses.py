@@ -1,11 +1,11 @@
-"""How many lines of a job's log are missing, for `trainmaster why`."""
+"""What a job's programs have printed or reported and what did not arrive, for `trainmaster why`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from trainmaster.cli.output import complain
 from trainmaster.core.events import ReplicaExited
@@ -17,19 +17,45 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import (
     BEFORE_CREATION,
     JOB,
-    MISSING_LABEL,
+    MISSING_LINES,
+    MISSING_MEASUREMENTS,
+    MISSING_REPORTS,
     TRIAL,
     ReadPage,
 )
 
 PAGES_MAX: Final = 5
-"""Pages of the log to read, at most. An entry counts all lines of a gap, so more pages are rare;
-then the sentences say "At least".
+"""Pages of the log to read, at most. An entry counts a whole gap, so more pages are rare; then the
+sentences say "At least".
 """
 
 
-def missing_lines(job: Job) -> Sequence[str]:
-    """Return a sentence for each replica of which lines are missing in the log.
+class _Loss(NamedTuple):
+    """What may be missing, in words."""
+
+    one: str
+    many: str
+    where: str
+
+
+_LOSSES: Final = {
+    MISSING_LINES: _Loss("line of {task}", "lines of {task}", "in the log"),
+    MISSING_MEASUREMENTS: _Loss(
+        "measurement of the metric that {task} reported",
+        "measurements of the metric that {task} reported",
+        "in its trial",
+    ),
+    MISSING_REPORTS: _Loss(
+        "report of the use of {task} and of its progress",
+        "reports of the use of {task} and of its progress",
+        "in Cloud Monitoring",
+    ),
+}
+"""Label of an entry, whose value is a number → what is missing."""
+
+
+def losses_in_log(job: Job) -> Sequence[str]:
+    """Return a sentence for each kind of loss that the agents have counted, and each replica.
 
     If the log cannot be read, report that on standard error, and return none.
     """
@@ -39,40 +65,53 @@ def missing_lines(job: Job) -> Sequence[str]:
     from trainmaster.wiring.log_reader import log_entries
 
     try:
-        return describe_missing(log_entries(OPTIONAL_READ_S).page, job)
+        return describe_losses(log_entries(OPTIONAL_READ_S).page, job)
     except (PermanentError, TemporaryError) as error:
-        complain(f"Cannot find out whether lines of the log are missing: {error}")
+        complain(
+            "Cannot find out whether lines of the log, measurements or resource metrics are"
+            f" missing: {error}"
+        )
         return ()
 
 
-def describe_missing(page: ReadPage, job: Job) -> Sequence[str]:
-    """Return a sentence for each replica of which lines are missing, by name.
+def describe_losses(page: ReadPage, job: Job) -> Sequence[str]:
+    """Return a sentence for each kind of loss, and each replica by name.
 
     `page` reads one page of the log. Raises PermanentError or TemporaryError.
     """
     since = (job.created_at - BEFORE_CREATION).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # Agents report a gap by an entry with the number of its lines as a label. The severity comes
-    # first: few entries have it.
+    # Agents report a loss by an entry with its number as a label. The severity comes first: few
+    # entries have it.
     conditions = ["severity=WARNING", f'{JOB}="{public_id(job.job_id)}"']
-    conditions.append(f'labels."{MISSING_LABEL}":*')
+    is_counted = " OR ".join(f'labels."{label}":*' for label in _LOSSES)
+    conditions.append(f"({is_counted})")
     if trial_number(job.job_id):
         conditions.append(f'{TRIAL}="{trial_number(job.job_id)}"')
     text = " AND ".join([*conditions, f'timestamp>="{since}"'])
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()  # by label and replica
     token = ""
     for _ in range(PAGES_MAX):
         entries, token = page(text, token)
         for entry in entries:
             labels: Mapping[str, Any] = entry.get("labels", {})
-            counts[labels.get("ml.googleapis.com/task_name", "")] += int(labels[MISSING_LABEL])
+            task = labels.get("ml.googleapis.com/task_name", "")
+            for label in _LOSSES.keys() & labels.keys():
+                counts[label, task] += int(labels[label])
         if not token:
             break
     least = "At least " if token else ""
-    where = f"`trainmaster logs {job.job_id} --severity WARNING` shows where and why"
+    why = f"`trainmaster logs {job.job_id} --severity WARNING` shows where and why"
     return [
-        f"{least}{_lines(count)} of {task} {'is' if count == 1 else 'are'} not in the log: {where}."
-        for task, count in sorted(counts.items())
+        f"{least}{_describe(_LOSSES[label], count, task)}: {why}."
+        for (label, task), count in sorted(counts.items())
     ]
+
+
+def _describe(loss: _Loss, count: int, task: str) -> str:
+    """Return the clause about the loss of one replica."""
+    if count == 1:
+        return f"1 {loss.one.format(task=task)} is not {loss.where}"
+    return f"{count} {loss.many.format(task=task)} are not {loss.where}"
 
 
 def unlogged_lines(entries: Iterable[LedgerEntry]) -> Sequence[str]:
