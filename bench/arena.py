@@ -36,19 +36,11 @@ from trainmaster.core.events import CapacityErrorKind, Event, ProvisioningStarte
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import (
-    Accelerator,
-    BootImage,
-    Candidate,
-    Limits,
-    Option,
-    Plan,
-    Program,
-    TaskGroup,
-    Where,
-)
+from trainmaster.core.model.plan import BootImage, Limits, Plan
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, Program, TaskGroup
+from trainmaster.core.model.where import Candidate, Option, Where
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.outlook import estimate_prospects
@@ -308,7 +300,9 @@ def trainmaster(search: Search) -> None:
     """Search as the product does."""
     job = job_of(search.market)
     accepted = evolve(
-        None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)), START
+        state=None,
+        decision=Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text="", action=AcceptJob(job)),
+        now=START,
     )
     state = State(job, accepted.replicas, whole=True)  # all replicas of the job are in it
     state = _after(state, ProvisioningStarted(job.job_id, START, outlook=search.outlook()), search)

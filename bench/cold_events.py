@@ -40,14 +40,20 @@ CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
 """Numeric id of the VM that sends the agent's events."""
 STACK: Final = "cold"
-"""Secret in the access tokens."""
+"""Secret in the access tokens: the emulator of IAM refuses tokens without it."""
+PROJECT_NUMBER: Final = 1
+ATTEMPT: Final = 1
+"""Attempt of the job that the agent's events are about."""
+INCARNATION: Final = 1
+"""Execution of the program within the attempt."""
+VM_GENERATION: Final = 1
+"""Number of the VM among those of the replica."""
 TOKEN: Final = iam.access_token(iam.OWNER, STACK)
 JOB: Final = {
     "trainingInput": {
         "region": "us-central1",
-        "packageUris": [
-            f"gs://{BUCKET}/trainer-0.1.tar.gz#1"
-        ],  # with a generation, so that it is not looked up
+        # With a generation (#1), so that it is not looked up
+        "packageUris": [f"gs://{BUCKET}/trainer-0.1.tar.gz#1"],
         "pythonModule": "trainer.task",
         "runtimeVersion": "2.21",
     }
@@ -66,6 +72,7 @@ class World:
     issuer: TokenIssuer
     """Signs as Google does for VMs."""
     iap: IapIssuer
+    """Signs as Identity-Aware Proxy does for the console's requests."""
 
     def first_request(self, function: str, job_id: str) -> Request:
         """Return the function's first request.
@@ -105,11 +112,11 @@ class World:
         return {
             "version": 1,
             "job_id": job_id,
-            "attempt": 1,
+            "attempt": ATTEMPT,
             "task_type": CHIEF.task_type.value,
             "task_index": CHIEF.index,
-            "incarnation": 1,
-            "vm_generation": 1,
+            "incarnation": INCARNATION,
+            "vm_generation": VM_GENERATION,
             "vm": {
                 "name": vm_name(job_id, CHIEF),
                 "zone": "us-central1-a",
@@ -121,9 +128,17 @@ class World:
     def _token(self, job_id: str) -> str:
         now = datetime.now(UTC)
         identity = VmIdentity(
-            ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now
+            email=ACCOUNT,
+            project=PROJECT,
+            project_number=PROJECT_NUMBER,
+            zone="us-central1-a",
+            instance_id=INSTANCE,
+            instance_name=vm_name(job_id, CHIEF),
+            created_at=now,
         )
-        audience = f"trainmaster/{PROJECT}/{job_id}/1/{CHIEF.task_type.value}/{CHIEF.index}/1"
+        replica = f"{ATTEMPT}/{CHIEF.task_type.value}/{CHIEF.index}"
+        audience = f"trainmaster/{PROJECT}/{job_id}/{replica}/{INCARNATION}"
+        # `full`: the token names the VM, and not only its service account.
         return self.issuer.identity_token(identity, audience, full=True, now=now)
 
 
@@ -150,7 +165,11 @@ def world(folder: Path) -> Iterator[World]:
     ]
     issuer = TokenIssuer()
     iap = IapIssuer()
-    servers = [key_server(issuer.certificates), iam.listen(0, PROJECT, STACK), iap.listen()]
+    servers = [
+        key_server(issuer.certificates),
+        iam.listen(port=0, project=PROJECT, secret=STACK),
+        iap.listen(),
+    ]
     with ExitStack() as stack:
         stack.callback(ports.close)
         stack.callback(stop, running)

@@ -91,10 +91,14 @@ class ControlPlane:
         """`source`: where the submission comes from; empty: an uploaded job file."""
         data = json.dumps({"jobId": job_id, **spec}).encode()
         attributes = {"source": source or f"gs://bucket/jobs/{job_id}.json#1"}
-        return topics.SUBMIT, Message(data, attributes, "", datetime.now(UTC))
+        return topics.SUBMIT, Message(
+            data, attributes, message_id="", published_at=datetime.now(UTC)
+        )
 
     def sweep(self) -> Delivery:
-        return topics.SWEEP, Message(b"{}", {}, "", datetime.now(UTC))
+        return topics.SWEEP, Message(
+            b"{}", attributes={}, message_id="", published_at=datetime.now(UTC)
+        )
 
     def vm_ready(self, message: Message) -> Delivery:
         return topics.VM_READY, message

@@ -243,7 +243,7 @@ def tables() -> str:
     lines = [f"| {columns} | USD for N = 10 |", "| --- | --- | --- | --- | --- | --- | --- |"]
     lines.extend(
         f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.floor or ''} "
-        f"| {cost.deletes} | {cost.invocations} | {cost.dollars(10):.6f} |"
+        f"| {cost.deletes} | {cost.invocations} | {cost.dollars(size=10):.6f} |"
         for name, cost in phases.items()
     )
     lines.extend(["", *(f"{name}: {reason}" for name, reason in ABOVE_FLOOR.items())])
@@ -256,7 +256,7 @@ def tables() -> str:
     )
     lines.extend(
         f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.deletes} "
-        f"| {cost.invocations} | {cost.dollars(10):.6f} |"
+        f"| {cost.invocations} | {cost.dollars(size=10):.6f} |"
         for name, cost in KEPT.items()
     )
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])

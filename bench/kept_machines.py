@@ -40,7 +40,8 @@ from bench.peers.run import NotMeasured
 from bench.peers.system import PROGRAMS
 from bench.peers.trainmaster import MACHINE, REGION, STUDY
 from bench.report import OURS, Row
-from trainmaster_emulators.process.state import ROOT, StackConfig
+from trainmaster_emulators.checkout import ROOT
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
 

@@ -58,7 +58,7 @@ def _drain(project: Project, senders: Agents, jobs: int) -> int:
     limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}  # a tenth of the jobs may run at a time
     functions = ControlPlane(project.store, auth=senders.auth(project.store), limits=limits)
     left = {f"queue_{number}" for number in range(jobs)}
-    functions.run([functions.submit(job_id, job_spec(1)) for job_id in sorted(left)])
+    functions.run([functions.submit(job_id, job_spec(replicas=1)) for job_id in sorted(left)])
     while left:
         running = [(job_id, vm) for job_id in sorted(left) for vm in functions.vms(job_id)]
         if not running:
@@ -117,7 +117,10 @@ def running_jobs(project: Project, jobs: int) -> ControlPlane:
             for replica in loaded.state.replicas
         )
         change = Change(job=job, replicas=replicas)
-        project.store.commit(None, replace(entry, job_id=job_id, done_at=entry.at), change)
+        # Nothing was loaded: the commit creates the documents.
+        project.store.commit(
+            loaded=None, entry=replace(entry, job_id=job_id, done_at=entry.at), change=change
+        )
     return functions
 
 

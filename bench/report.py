@@ -74,7 +74,9 @@ def read_rows(data: Mapping[str, Any]) -> list[Row]:
 def table(figures: Figures) -> Iterator[str]:
     """Yield the lines that `make bench` prints."""
     for name, figure in figures.items():
-        verdict = ("ok" if figure.is_within_limits else "OVER THE LIMIT") if figure.limit else ""
+        verdict = ""
+        if figure.limit:
+            verdict = "ok" if figure.is_within_limits else "OVER THE LIMIT"
         yield f"{name:48s} {figure.value:12.4g} {figure.unit:12s} {figure.limit:26s} {verdict}"
 
 

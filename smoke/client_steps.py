@@ -18,9 +18,9 @@ from googleapiclient.errors import Error as ClientError
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.gcp import clients, retries
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE
@@ -169,7 +169,13 @@ def list_vms_with_field_mask(world: World) -> None:
 def ask_for_advice(world: World) -> None:
     """Ask once how likely a Spot VM with a GPU can be created, as `provision` does."""
     gpu = Accelerator("nvidia-tesla-t4", 1)
-    group = TaskGroup(TaskType.WORKER, 1, "n1-standard-4", gpu, purchase=Purchase(Spot()))
+    group = TaskGroup(
+        TaskType.WORKER,
+        count=1,
+        machine_type="n1-standard-4",
+        accelerator=gpu,
+        purchase=Purchase(Spot()),
+    )
     found = world.advisor.advise([(f"{world.region}-a", group)], datetime.now(UTC))
     world.report(f"chance of a Spot VM with a T4: {found or 'Google gives no advice'}")
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from smoke.opening import opened_world
 from smoke.world import StepError, World
-from trainmaster_emulators.process.state import StackConfig, StackError
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError
 from trainmaster_emulators.stack import client_configuration, stack
 
 REGION: Final = "us-central1"

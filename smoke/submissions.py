@@ -16,15 +16,30 @@ ROOT: Final = Path(__file__).parents[1]
 PROBE: Final = Path(__file__).parent / "program" / "probe"
 DIGITS: Final = ROOT / "examples" / "digits"
 MACHINE: Final = "n1-standard-2"
-# Longest times
+RUNTIME: Final = "scikit-learn-1.9"
+"""A runtime whose framework is quickly installed: the probe uses none."""
 STORED_MAX_S: Final = 180.0
-"""From the upload of a job file until the job is stored."""
+"""Longest time from the upload of a job file until the job is stored."""
 RUNNING_MAX_S: Final = 1_200.0
-"""From there until the job is RUNNING."""
+"""Longest time from there until the job is RUNNING."""
 JOB_MAX_S: Final = 1_800.0
-"""Until the job has ended."""
+"""Longest time until the job has ended."""
 GONE_MAX_S: Final = 420.0
-"""From its end until its VMs are deleted."""
+"""Longest time from its end until its VMs are deleted."""
+NEWEST_JOBS: Final = 20
+"""How many of the newest jobs are searched for that of an uploaded file."""
+PROBLEMS_BYTES_MAX: Final = 1 << 16
+"""How much is read of the file that says why a job file was refused."""
+
+
+def _stage_probe(world: World) -> list[str]:
+    """Upload the package of the probe, and return the `packageUris` of a job that runs it."""
+    return package_staging.stage(
+        packages=[],
+        package_path=PROBE,
+        folder=f"gs://{world.bucket}/packages/smoke",
+        objects=world.objects,
+    )
 
 
 def digits_job(world: World) -> dict[str, Any]:
@@ -33,7 +48,10 @@ def digits_job(world: World) -> dict[str, Any]:
     document.pop("trainmaster", None)
     spec = document["trainingInput"]
     spec["packageUris"] = package_staging.stage(
-        [], DIGITS / "trainer", f"gs://{world.bucket}/packages/digits", world.objects
+        packages=[],
+        package_path=DIGITS / "trainer",
+        folder=f"gs://{world.bucket}/packages/digits",
+        objects=world.objects,
     )
     spec["jobDir"] = f"gs://{world.bucket}/smoke/digits"
     spec["region"] = world.region
@@ -41,26 +59,27 @@ def digits_job(world: World) -> dict[str, Any]:
 
 
 def probe_job(world: World, mark: str) -> dict[str, Any]:
-    """Return a job of three VMs that runs until `finish` is written. It installs no framework."""
+    """Return a job of three VMs that runs until the object `finish` is written to its probe
+    folder.
+    """
     spec = {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
         "workerType": MACHINE,
         "workerCount": 2,
-        "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
-        ),
+        "packageUris": _stage_probe(world),
         "pythonModule": "probe.task",
         "args": ["--mark", mark],
         "jobDir": probe_folder(world, mark),
         "region": world.region,
-        "runtimeVersion": "scikit-learn-1.9",
+        "runtimeVersion": RUNTIME,
     }
     return {"trainingInput": spec}
 
 
 def gang_job(world: World, mark: str) -> dict[str, Any]:
-    """Return a synchronous job of two Spot VMs that runs until `finish` is written.
+    """Return a synchronous job of two Spot VMs that runs until the object `finish` is written to
+    its probe folder.
 
     It is asked to save by SIGUSR1, because SIGTERM also ends programs that should not save.
     """
@@ -69,13 +88,11 @@ def gang_job(world: World, mark: str) -> dict[str, Any]:
         "masterType": MACHINE,
         "workerType": MACHINE,
         "workerCount": 1,
-        "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
-        ),
+        "packageUris": _stage_probe(world),
         "pythonModule": "probe.gang",
         "jobDir": probe_folder(world, mark),
         "region": world.region,
-        "runtimeVersion": "scikit-learn-1.9",
+        "runtimeVersion": RUNTIME,
     }
     return {"trainingInput": spec, "trainmaster": {"spot": "all", "checkpointSignal": "SIGUSR1"}}
 
@@ -117,17 +134,16 @@ def _saving_spec(world: World, file: str, mark: str, region: str) -> dict[str, A
     return {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
-        "packageUris": package_staging.stage(
-            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
-        ),
+        "packageUris": _stage_probe(world),
         "pythonModule": "probe.save",
         "args": [file, mark],
         "region": region,
-        "runtimeVersion": "scikit-learn-1.9",
+        "runtimeVersion": RUNTIME,
     }
 
 
 def probe_folder(world: World, mark: str) -> str:
+    """Return the folder in which the steps and the probe leave objects for each other."""
     return f"gs://{world.bucket}/smoke/{mark}"
 
 
@@ -147,12 +163,12 @@ def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
     def is_stored() -> bool:
         job_ids.extend(
             job.job_id
-            for job in world.store.recent_jobs(20)
+            for job in world.store.recent_jobs(NEWEST_JOBS)
             if job.submission.startswith(f"{uri}#")
         )
         if job_ids:
             return True
-        problems = world.objects.read(f"{uri}.error.json", max_bytes=1 << 16)
+        problems = world.objects.read(f"{uri}.error.json", max_bytes=PROBLEMS_BYTES_MAX)
         if problems:
             raise StepError(f"the job file {uri} was refused: {problems.decode()}")
         return False

@@ -72,7 +72,7 @@ class GoogleInstallation:
     notify: str
     """E-mail address of the alerts, which infra/ requires."""
     report: Callable[[str], None]
-    run: Commands = field(default_factory=lambda: ProcessCommands({}))
+    run: Commands = field(default_factory=lambda: ProcessCommands(variables={}))
     build: Path = ROOT / "build"
     pause_s: float = 10.0
     """Between two looks at an API that was enabled."""

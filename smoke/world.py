@@ -87,12 +87,14 @@ class ProcessCommands:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            return Output(127, text="", errors=f"{argv[0]} is not installed")
+            return Output(status=127, text="", errors=f"{argv[0]} is not installed")
         try:
             text, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             _interrupt(process)
-            return Output(124, text="", errors=f"{argv[0]} did not end within {timeout_s:g} s")
+            return Output(
+                status=124, text="", errors=f"{argv[0]} did not end within {timeout_s:g} s"
+            )
         except BaseException:
             _interrupt(process)
             raise

@@ -103,7 +103,7 @@ def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> N
             comparison.add("program: lines", system, len(system.lines()))
     comparison.measure(measures.AT_ONCE, systems, len(systems))
     for _ in range(rounds):
-        comparison.measure(measures.IN_TURN, systems, 1)
+        comparison.measure(measures.IN_TURN, systems, threads=1)
     comparison.deadline = float("inf")  # these are measured once, and need a minute each
     comparison.measure(measures.AT_LAST, systems, len(systems))
 

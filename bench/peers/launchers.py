@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from bench.peers.run import NotMeasured, Run, family, kill
 from bench.peers.system import ENVIRONMENTS, PROGRAMS, System, free_port, wait_for_port
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 OWN_STORE: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 """The ranks meet at a store of their own.

@@ -30,6 +30,8 @@ NOTICE_S: Final = 15.0
 """Time for a save after a notice."""
 STEPS_S: Final = 3.0
 """How long a program with a collective takes steps before a fault."""
+HANG_ALLOWED_S: Final = 60.0
+"""How long a program may hang before a system may end it."""
 TRIALS: Final = 8
 """Trials that every system's search has."""
 STOCKOUT_S: Final = 120.0
@@ -123,7 +125,7 @@ def hang(system: System, run: Run) -> Iterator[Values]:
     """Stop one process by SIGSTOP, so that all others wait for it."""
     started(system, run, system.hang)
     stop = partial(os.kill, run.processes[1], signal.SIGSTOP)
-    yield _recovery("hang of a process, 60 s allowed", run, stop, 60 + LIMIT_S)
+    yield _recovery("hang of a process, 60 s allowed", run, stop, HANG_ALLOWED_S + LIMIT_S)
 
 
 def notice(system: System, run: Run) -> Iterator[Values]:

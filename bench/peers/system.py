@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 import psutil
 
 from bench.peers.run import NotMeasured, Run, families, is_alive, kill
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 ENVIRONMENTS: Final = ROOT / "build" / "peers"

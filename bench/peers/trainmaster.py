@@ -25,7 +25,9 @@ from trainmaster import Client
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
-from trainmaster_emulators.process.state import ROOT, StackConfig, StackError, StackState
+from trainmaster_emulators.checkout import ROOT
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError, StackState
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks

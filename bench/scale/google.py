@@ -146,7 +146,7 @@ class Firestore:
     def _pages(self, name: str, pages: Iterator[Any]) -> Iterator[Any]:
         for page in pages:
             self.world.pause(FIRESTORE_S + DECODING_S * len(page.jobs))
-            self._count(name, documents(page), ())
+            self._count(name, documents(page), written=())
             yield page
 
     def _count(self, name: str, reads: int, written: Sequence[str]) -> None:
@@ -157,7 +157,7 @@ class Firestore:
         self.per_second.add(now_s, "reads", reads)
         self.per_second.add(now_s, "writes", len(written))
         for document in written:
-            self.per_minute.add(now_s, document, 1)
+            self.per_minute.add(now_s, document, amount=1)
 
 
 class RateLimitError(TemporaryError):
@@ -196,7 +196,7 @@ class Compute(MemoryFleet):
         self.calls["listings"] += 1
         keys = self._keys[job_id]
         (job_region,) = {_region(zone) for zone in zones}
-        self._use(job_region, "reads", 1, READS_MAX)
+        self._use(job_region, "reads", amount=1, limit=READS_MAX)
         # A listing is one of the whole project with a filter: it passes over the VMs of all others.
         for region, vms in list(self._in_region.items()):
             excluded = vms - (len(keys) if region == job_region else 0)
@@ -215,7 +215,7 @@ class Compute(MemoryFleet):
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         self.calls["inserts"] += 1
-        self._use(_region(create.zone), "changes", 1, CHANGES_MAX)
+        self._use(_region(create.zone), "changes", amount=1, limit=CHANGES_MAX)
         outcome = super().create(job, create, metadata)
         self.world.pause(INSERT_S)
         for name in create.names:
@@ -231,7 +231,7 @@ class Compute(MemoryFleet):
         current = self._current(vm)
         if current is not None and current.status is not VmStatus.STOPPING:
             self.calls["deletions"] += 1
-            self._use(_region(vm.zone), "changes", 1, CHANGES_MAX)
+            self._use(_region(vm.zone), "changes", amount=1, limit=CHANGES_MAX)
             super().delete(vm)
             self.world.after(DELETION_S, partial(self._remove, vm))
         self.world.pause(SETTLE_S)
@@ -241,9 +241,9 @@ class Compute(MemoryFleet):
         """Two changes: of the metadata, and of the labels."""
         self.calls["directives"] += 1
         region = _region(vm.zone)
-        self._use(region, "reads", 1, READS_MAX)
+        self._use(region, "reads", amount=1, limit=READS_MAX)
         for _ in range(2):
-            self._use(region, "changes", 1, CHANGES_MAX)
+            self._use(region, "changes", amount=1, limit=CHANGES_MAX)
             self.world.pause(CHANGE_S)
         is_written = super().write_directive(vm, directive)
         if is_written:
@@ -333,7 +333,7 @@ class Functions(MemoryBus):
         """When the CPUs of a function have done the work of all deliveries that have begun."""
 
     def _append(self, message: Message) -> None:
-        self._deliver(message, self.world.now_s, 1)
+        self._deliver(message, self.world.now_s, number=1)
 
     def _deliver(self, message: Message, published_s: float, number: int) -> None:
         self.slots[message.topic].start(partial(self._handle, message, published_s, number))

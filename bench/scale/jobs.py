@@ -89,7 +89,7 @@ class Installation:
 
     def ended(self) -> int:
         """Return how many submitted jobs have ended, and have no VM left."""
-        jobs = self.firestore.memory.recent_jobs(1_000_000)
+        jobs = self.firestore.memory.recent_jobs(limit=1_000_000)
         return sum(self._is_gone(job) for job in jobs if job.trial_of is None)
 
     def _is_gone(self, job: Job) -> bool:
@@ -106,7 +106,7 @@ class Installation:
             slots.waiting_max = 0
 
     def _sweep(self) -> None:
-        self.functions.publish(topics.SWEEP, b"{}", {})
+        self.functions.publish(topics.SWEEP, b"{}", attributes={})
         self.world.after(SWEEP_S, self._sweep)
 
     def _direct(self, job_id: str, vm: Vm) -> None:
@@ -140,6 +140,6 @@ class Installation:
         if current is None or current.directive != vm.directive or vm.directive is None:
             return
         key = vm.directive.attempt, vm.directive.incarnation
-        body = event_body(vm, job_id, None, key, self.world.now(), details)
-        self.functions.publish(topic, json.dumps(body).encode(), {})
+        body = event_body(vm, job_id, host=None, key=key, at=self.world.now(), details=details)
+        self.functions.publish(topic, json.dumps(body).encode(), attributes={})
         self._later(REPEAT_S, partial(self._report, topic, job_id, vm, details))

@@ -303,7 +303,9 @@ class Installation:
         self.now += STEP
         directive = _directive(vm)
         key = (directive.attempt, directive.incarnation)
-        return json.dumps(event_body(vm, state.job.job_id, None, key, self.now, more)).encode()
+        return json.dumps(
+            event_body(vm, state.job.job_id, host=None, key=key, at=self.now, details=more)
+        ).encode()
 
 
 def _directive(vm: Vm) -> Directive:

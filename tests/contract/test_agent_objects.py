@@ -73,7 +73,6 @@ def test_download_of_a_generation_never_returns_a_later_one(bucket: Bucket, tmp_
     bucket.objects.download(uri, tmp_path / "first", generation)
     assert (tmp_path / "first").read_bytes().startswith(b'{"x"')
     bucket.put("p.tar.gz", {"attack": 1})
-    with pytest.raises(
-        SetupError, match=f"generation {generation}"
-    ):  # the bucket has no object versioning
+    # The bucket has no object versioning.
+    with pytest.raises(SetupError, match=f"generation {generation}"):
         bucket.objects.download(uri, tmp_path / "second", generation)

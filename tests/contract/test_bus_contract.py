@@ -184,9 +184,8 @@ def test_message_is_published_after_pubsub_was_down_for_20_seconds(
             try:
                 bus.publish("trainmaster-submit", b"during", {})
                 break
-            except (
-                TemporaryError
-            ):  # Pub/Sub would redeliver the event that this message follows from
+            except TemporaryError:
+                # Pub/Sub would redeliver the event that this message follows from.
                 errors += 1
     assert OUTAGE_S - 1 < time.monotonic() - began < OUTAGE_S + CALL_S
     assert errors <= 2

@@ -94,9 +94,8 @@ def test_directive_is_written_once_per_fingerprint(world: World, job: Job) -> No
     listed = sole(world.fleet, job)
     hold = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
     assert world.fleet.write_directive(listed, hold)
-    assert not world.fleet.write_directive(
-        listed, replace(hold, incarnation=3)
-    )  # somebody wrote since it was listed
+    # Somebody wrote since it was listed.
+    assert not world.fleet.write_directive(listed, replace(hold, incarnation=3))
     now = sole(world.fleet, job)
     assert now.directive == hold
     assert now.fingerprint != listed.fingerprint

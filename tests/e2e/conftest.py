@@ -36,7 +36,7 @@ from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Bus, Fleet, Objects, Store
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.services.pubsub import PubSub
 

@@ -29,7 +29,7 @@ from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.main import state_owner
+from trainmaster.agent.identity import state_owner
 from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.reporting.events import EventReporter

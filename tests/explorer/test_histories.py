@@ -54,9 +54,8 @@ def quiet() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_histories_violate_no_invariant(name: str) -> None:
-    for seed in range(
-        SEEDS * (4 if name == "caps" else 1)
-    ):  # the only proof of what jobs really cost
+    # The only proof of what jobs really cost.
+    for seed in range(SEEDS * (4 if name == "caps" else 1)):
         world = History(seed, PROFILES[name]).run()
         assert not world.violations, (
             f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"

@@ -28,6 +28,9 @@ from zlib import crc32
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from google.auth import crypt
 from werkzeug.test import TestResponse
 
 from infra.webhook import main as webhook
@@ -49,12 +52,13 @@ from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
 from trainmaster.api.request import Request, Service
 from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, _answer
 from trainmaster.core.intake.registry_images import parse_registry_image
-from trainmaster.core.model.vm_names import job_hash_in
+from trainmaster.core.model.vm_names import job_hash_in, vm_name
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import submit
 from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.gcp.project_access import _signed_scopes
+from trainmaster.gcp.public_keys import PublicKeys
 from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
@@ -73,6 +77,9 @@ OWNER: Final = "ya29.token-of-an-owner"
 Choice = TypeVar("Choice")
 Calls = Callable[[bytes], Mapping[str, Callable[[], int]]]
 """Returns for an input what is called with it: functions that return a status of HTTP, by name."""
+AUDIENCE: Final = "/projects/1/x"
+"""Whom the tokens are for."""
+JWT_DOTS: Final = 2
 NOT_SIGNED_IN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)
 
@@ -278,20 +285,36 @@ def _archive_of(data: bytes) -> bytes:
     return gzip.compress(content.getvalue()[: 80 << 20] + bytes(1024), 1)
 
 
-def tokens(data: bytes) -> None:
-    text = data.decode(errors="replace")
-    keys = SimpleNamespace(with_key=lambda _: {})
-    identity, assertions = (
-        IdentityTokens("https://keys.invalid"),
-        IapAssertions("/projects/1/x", "https://keys.invalid"),
+def signed() -> Callable[[bytes], None]:
+    """Read a token of a stranger, and the same bytes as claims of a token that Google signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = crypt.ES256Signer(key, "1")
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    identity._keys = assertions._keys = keys  # type: ignore[assignment]
-    _signed_scopes(text)
-    reads: tuple[Callable[[str], object], ...] = (identity.claims, assertions.user)
-    for read in reads:
-        with pytest.raises(PermanentError) as refused:
-            read(text)
-        assert len(str(refused.value)) < 1000, "it quotes the token"
+    identity = IdentityTokens("https://keys.invalid")
+    assertions = IapAssertions(AUDIENCE, "https://keys.invalid")
+    for keys in (identity._keys, assertions._keys):
+        setattr(keys, PublicKeys.with_key.__name__, lambda _: {"1": public.decode()})
+    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":"1"}')
+
+    def read(data: bytes) -> None:
+        text = data.decode(errors="replace")
+        _signed_scopes(text)
+        for refuse in (identity.claims, assertions.user):
+            with pytest.raises(PermanentError) as refused:
+                refuse(text)
+            assert len(str(refused.value)) < 1000, "it quotes the token"
+        if text.count(".") == JWT_DOTS:
+            return  # no claims, but a whole token
+        message = header + b"." + base64.urlsafe_b64encode(data)
+        signature = base64.urlsafe_b64encode(signer.sign(message))
+        verify: Callable[[str], object] = identity.claims
+        if "/iap" in text:
+            verify = assertions.user
+        verify((message + b"." + signature).decode())
+
+    return read
 
 
 def shown(data: bytes) -> None:
@@ -517,6 +540,23 @@ def entrances() -> Mapping[str, Entrance]:
         + b".c2ln"
     )
 
+    times = {"iat": 1, "exp": 4_102_444_800}
+    vm_claims = {
+        **times,
+        "iss": "https://accounts.google.com",
+        "aud": AUDIENCE,
+        "email": "a@p.iam",
+        "email_verified": True,
+        "google": {"compute_engine": {"project_id": "p", "instance_id": "1", "zone": "z"}},
+    }
+    user_claims = {
+        **times,
+        "iss": "https://cloud.google.com/iap",
+        "aud": AUDIENCE,
+        "sub": "s",
+        "email": "anna@example.com",
+    }
+
     def read_document_as(name: str) -> Callable[[bytes], object]:
         def read(data: bytes) -> object:
             document = with_time_in_job_id(read_document(data, name), datetime.now(UTC))
@@ -525,9 +565,8 @@ def entrances() -> Mapping[str, Entrance]:
         return read
 
     return {
-        "push request": Entrance(
-            served(World()), [envelope], memory_mib=100
-        ),  # only Pub/Sub makes envelopes
+        # Only Pub/Sub makes envelopes.
+        "push request": Entrance(served(World()), [envelope], memory_mib=100),
         "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
         "vm-ready message": Entrance(
             agent_messages.decode_vm_ready, [{**ready, "left_peers": True, "finding": "f"}]
@@ -590,13 +629,16 @@ def entrances() -> Mapping[str, Entrance]:
                 *jobs[-2:],
             ],
         ),
-        "token": Entrance(tokens, [token]),
+        "token": Entrance(signed(), [token, vm_claims, user_claims]),
         "program's output": Entrance(
             shown,
             [
                 {"message": "m", "severity": "INFO"},
                 {"attempt": 1, "measurements": [[1, 0.5]]},
                 {"training/hptuning/metric": 0.5, "global_step": "1"},
+                b"2026-11-21T03:00:00+00:00",
+                b"us-docker.pkg.dev/my-project/images/trainer:1",
+                vm_name("digits_1", CHIEF).encode(),
             ],
         ),
         "progress and errors": Entrance(

@@ -21,7 +21,7 @@ from infra import stage
 from tests.infra import bare_provider, provider_schema
 from tests.infra.provider_schema import Block
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 INFRA: Final = ROOT / "infra"
 REQUIRED: Final = {
@@ -183,9 +183,8 @@ def _copy_compiled(module: Path, name: Path) -> None:
     source = stage.PACKAGES.get(name.parts[0], ROOT) / name
     compiled, copy = (Path(cache_from_source(str(path))) for path in (source, module))
     if name.suffix == ".py" and compiled.exists() and source.read_bytes() == module.read_bytes():
-        os.utime(
-            module, ns=(0, source.stat().st_mtime_ns)
-        )  # Python compares it with that in the compiled module
+        # Python compares it with that in the compiled module.
+        os.utime(module, ns=(0, source.stat().st_mtime_ns))
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(compiled, copy)
 

@@ -12,7 +12,7 @@ from typing import Final
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 from trainmaster.gcp.tools import inspection
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 API_OF_RESOURCE: Final = {
     "google_artifact_registry": "artifactregistry",

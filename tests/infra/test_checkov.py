@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 HEAVY = pytest.mark.heavy(
     fact="infra/ passes checkov",

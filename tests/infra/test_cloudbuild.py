@@ -19,7 +19,7 @@ from google.protobuf import json_format
 
 from tests.infra import iam_table
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 DIGEST = f"@sha256:{'0' * 64}"
 
@@ -149,9 +149,8 @@ def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Bui
     }
     assert imported - set(sys.stdlib_module_names) == {"grimp", "trainmaster"}
     bare = "import sys; sys.path[:0] = ['.', 'shared']; import trainmaster.packaging.agent_archive"
-    subprocess.run(
-        [sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60
-    )  # needs no other package
+    # Needs no other package.
+    subprocess.run([sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60)
     locked = re.findall(
         r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8")
     )

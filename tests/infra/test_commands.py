@@ -26,7 +26,7 @@ import typer
 from tests.support.pages import read_page
 from tests.support.terraform import terraform_program
 from trainmaster.cli.main import app
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PAGES: Final = sorted(
     [
@@ -201,10 +201,11 @@ def check_terraform(words: tuple[str, ...]) -> None:
     rest = words[1 + len(command) :]
     if not command or (rest and "Subcommands:" in terraform_help(*command)):
         raise WrongError(f"terraform has no command {rest[0]!r} there")
+    # They take plan's flags, which their help does not list.
     takes_plans = command[0] in {
         "apply",
         "destroy",
-    }  # they take plan's flags, which their help does not list
+    }
     known = terraform_help(*command) + (terraform_help("plan") if takes_plans else "")
     for word in rest:
         flag = word.partition("=")[0]

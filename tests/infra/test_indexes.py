@@ -28,7 +28,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.documents import EXPIRE_AT
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 

@@ -16,9 +16,9 @@ from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
 from tests.infra.conftest import INFRA, Plan
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.logging import log_filter
 from trainmaster_emulators.monitoring import series_filter
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.rest.api_errors import ApiError
 
 METRICS: Final = {
@@ -213,9 +213,8 @@ def test_filters_are_of_their_language() -> None:
         elif "metric.type" in text:
             series_filter.parse(text)
         else:
-            log_filter.parse(
-                text.replace("protoPayload.", "jsonPayload.")
-            )  # the emulator stores no audit entries
+            # The emulator stores no audit entries.
+            log_filter.parse(text.replace("protoPayload.", "jsonPayload."))
 
 
 def test_filters_of_both_languages_are_found() -> None:

@@ -38,7 +38,7 @@ from trainmaster.messaging.job_state import (
     encode_job_state,
     job_state_message,
 )
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 SCHEMA: Final = SCHEMAS / "job-state.proto"
 FUNCTION: Final = "google_cloudfunctions2_function"

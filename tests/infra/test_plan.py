@@ -32,7 +32,7 @@ from trainmaster.messaging import topics
 from trainmaster.packaging.agent_archive import agent_object
 from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_object
 from trainmaster.settings import Settings
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
 BUCKET: Final = "google_storage_bucket"

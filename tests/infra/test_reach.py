@@ -5,7 +5,7 @@ and no other.
 from __future__ import annotations
 
 from tests.infra import iam_table
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PAGE = ROOT / "docs" / "security.md"
 HEAD = "| from | reaches | does not reach |"

@@ -17,7 +17,7 @@ from infra import stage
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 from trainmaster.messaging import topics
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 OPERATOR: Final = "console_operator"
 """The service of the function `console` whose users may act. tests/infra/test_console.py covers the

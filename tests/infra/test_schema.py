@@ -15,7 +15,7 @@ import pytest
 from tests.infra import bare_provider, iam_table
 from tests.infra.provider_schema import Block
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 INFRA = ROOT / "infra"
 FILES = sorted(INFRA.rglob("*.tf"))

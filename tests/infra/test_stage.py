@@ -33,8 +33,8 @@ from tests.support.serving import serving
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.messaging import topics
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process import loopback
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.iap_issuer import IapIssuer
 from trainmaster_emulators.services.pubsub import PubSub

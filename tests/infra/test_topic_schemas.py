@@ -34,7 +34,7 @@ from trainmaster.agent.model.vm_config import IncarnationKey, VmRef
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import agent_messages
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)

@@ -310,13 +310,13 @@ def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
 def delete_by_the_clock(patch: pytest.MonkeyPatch) -> None:
     """Delete kept VMs when their time is over, without a stored release."""
 
-    def delete(delivery: Any, machines: MachineSet, _: ReleaseCause) -> Any:
-        fleet = delivery.fleet_deps.fleet
+    def delete(cycles: Any, machines: MachineSet, _: ReleaseCause) -> Any:
+        fleet = cycles.fleet_deps.fleet
         for vm in fleet.list_vms(machines.set_id):
             fleet.delete(vm)
         return reconciliation._Next.END
 
-    patch.setattr(reconciliation._Delivery, "_release", delete)
+    patch.setattr(reconciliation._Cycles, "_release", delete)
 
 
 BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (

@@ -34,65 +34,45 @@ REGRESSIONS = (
         # A VM was lost before its agent reported, and its request id returned the first result
         # forever.
     ),
-    (
-        "machines",
-        832,
-    ),  # a VM loss that was reported under an older attempt used up the only key of that loss
+    # A VM loss that was reported under an older attempt used up the only key of that loss.
+    ("machines", 832),
     (
         "races",
         81,
         # A commit did not notice that the job had been rerun meanwhile; the ledger could not be
         # folded.
     ),
-    (
-        "everything",
-        90,
-    ),  # the job was rerun between the two reads of a VM loss, which then belonged to no replica
-    (
-        "capacity",
-        62,
-    ),  # a replica that completed before its vm-ready event was handled never counted as ready
-    (
-        "machines",
-        58,
-    ),  # a primary that restarted after its workers had completed waited for them forever
+    # The job was rerun between the two reads of a VM loss, which then belonged to no replica.
+    ("everything", 90),
+    # A replica that completed before its vm-ready event was handled never counted as ready.
+    ("capacity", 62),
+    # A primary that restarted after its workers had completed waited for them forever.
+    ("machines", 58),
     (
         "races",
         630,
         # A worker completed alongside the previous attempt's primary; the next primary waited for
         # it.
     ),
-    (
-        "slices",
-        5004935,
-    ),  # the same, but the worker's exit event arrived slightly after the limit for late events
-    (
-        "slices",
-        5000477,
-    ),  # a completed replica was not reactivated: it was reported ready after the primary's loss
-    (
-        "slices",
-        73,
-    ),  # a host of a slice connected to processes of an earlier incarnation on other hosts
-    (
-        "capacity",
-        28,
-    ),  # a running replica stayed in its zone when its peers were requested in another zone
+    # The same, but the worker's exit event arrived slightly after the limit for late events.
+    ("slices", 5004935),
+    # A completed replica was not reactivated: it was reported ready after the primary's loss.
+    ("slices", 5000477),
+    # A host of a slice connected to processes of an earlier incarnation on other hosts.
+    ("slices", 73),
+    # A running replica stayed in its zone when its peers were requested in another zone.
+    ("capacity", 28),
     ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
-    (
-        "races",
-        24177,
-    ),  # a late duplicate of the submission notified again, with the attempt of the rerun job
+    # A late duplicate of the submission notified again, with the attempt of the rerun job.
+    ("races", 24177),
     (
         "skew",
         7658,
         # an exit that the agent reported after a reboot had the time of the report (in the
         # simulator only)
     ),
-    (
-        "lost-events",
-        42,
-    ),  # a VM was named by an exit only, vanished, and was created again under its VM generation
+    # A VM was named by an exit only, vanished, and was created again under its VM generation.
+    ("lost-events", 42),
     (
         "races",
         429083,

@@ -66,6 +66,7 @@ def _train(rng: random.Random) -> Phase:
             bytes_s=1e4,
             network_s=1e5,
         )
+    # A line per epoch.
     return Phase(
         seconds,
         rng.choice((None, 600, 1800)),
@@ -73,7 +74,7 @@ def _train(rng: random.Random) -> Phase:
         burst=None,
         bytes_s=1e3,
         network_s=1e5,
-    )  # a line per epoch
+    )
 
 
 def _start(rng: random.Random) -> Phase:
@@ -109,9 +110,8 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
             gpu=True,
             only=one,
         )
-    if (
-        kind == "save"
-    ):  # to a disk, or through a FUSE file system to Cloud Storage; one writer, or shards
+    # To a disk, or through a FUSE file system to Cloud Storage; one writer, or shards.
+    if kind == "save":
         return Phase(
             seconds / 2,
             every_s=None,
@@ -122,9 +122,8 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
             gpu=False,
             only=one,
         )
-    if (
-        kind == "slow upload"
-    ):  # of a library in C that uses send(), so that the kernel counts no bytes for the process
+    # Of a library in C that uses send(), so that the kernel counts no bytes for the process.
+    if kind == "slow upload":
         return Phase(
             seconds / 2,
             every_s=None,
@@ -146,9 +145,8 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
             gpu=False,
             only=one,
         )
-    if (
-        kind == "compilation"
-    ):  # XLA, torch.compile, CUDA extensions: one core or more, hardly any bytes
+    # XLA, torch.compile, CUDA extensions: one core or more, hardly any bytes.
+    if kind == "compilation":
         return Phase(
             seconds / 2,
             every_s=None,
@@ -159,9 +157,8 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
             gpu=False,
             only=one,
         )
-    if (
-        kind == "waits for a service"
-    ):  # polls a query or another job, by HTTPS, with exponential pauses
+    # Polls a query or another job, by HTTPS, with exponential pauses.
+    if kind == "waits for a service":
         return Phase(
             seconds,
             every_s=None,
@@ -192,9 +189,8 @@ class Member:
         self._cpu_s = self._moved = self._traffic = 0.0
         self._printed_at = 0.0
         self._gpu = False
-        self._idle_cpu = rng.uniform(
-            0.0002, 0.006
-        )  # measured: programs of three frameworks in a hung collective
+        # Measured: programs of three frameworks in a hung collective.
+        self._idle_cpu = rng.uniform(0.0002, 0.006)
         self.stillness = Stillness(LEAST_S)
         self.silent_s = self.longest_s = 0.0
 
@@ -202,9 +198,8 @@ class Member:
         """Let time pass in a phase; None: the member waits for another one."""
         self._cpu_s += self._idle_cpu * seconds
         self._moved += self._rng.choice((0, 0, 0, 8, 16)) * seconds / SAMPLE_S
-        self._traffic += (
-            self._rng.uniform(200, 3_000) * seconds
-        )  # heartbeats of agents and runtimes
+        # Heartbeats of agents and runtimes.
+        self._traffic += self._rng.uniform(200, 3_000) * seconds
         self._gpu = phase is not None and phase.gpu
         if phase is None:
             return

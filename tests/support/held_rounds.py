@@ -70,19 +70,23 @@ def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: 
 
 
 def running(number: int = 2, *replicas: Replica, **fields: object) -> State:
+    """Return a job whose round `number` runs."""
     state = held(number, *replicas)
     round_ = replace(state.job.round, is_held=False, **fields)  # type: ignore[arg-type]
     return replace(state, job=replace(state.job, round=round_))
 
 
 def judge_held(state: State, *ends: End) -> Decision:
+    """Return the verdict on the round before the held one, of which these ends are known."""
     event = AllReady(state.job.job_id, state.job.attempt, NOW, state.job.round.number, ends)
     return judge(state, event, NOW)
 
 
 def after(state: State, event: Event, seconds: float = 100) -> State:
+    """Return the state that the event, at `at(seconds)`, leads to."""
     return apply(state, evolve(state, judge(state, event, at(seconds)), at(seconds)))
 
 
 def of_ready(replica_id: ReplicaId, incarnation: int, ended: ReplicaExited) -> VmReady:
+    """Return a vm-ready that says how the program before ended."""
     return replace(ready(replica_id, incarnation), ended=ended)

@@ -18,24 +18,17 @@ from trainmaster.core.events import (
     VmRef,
 )
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import (
-    Access,
-    BootImage,
-    Limits,
-    Origin,
-    Plan,
-    Program,
-    Restarts,
-    TaskGroup,
-    Where,
-)
+from trainmaster.core.model.origin import Origin
+from trainmaster.core.model.plan import Access, BootImage, Limits, Plan, Restarts
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
 from trainmaster.core.model.saving import SavePolicy
+from trainmaster.core.model.task_group import Program, TaskGroup
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.model.watching import Watching
+from trainmaster.core.model.where import Where
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 

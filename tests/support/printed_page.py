@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.stack import clean_environment
-from trainmaster_emulators.process.state import ROOT, STATE_DIR_VARIABLE
+from trainmaster_emulators.checkout import ROOT
+from trainmaster_emulators.process.state_dirs import STATE_DIR_VARIABLE
 
 _BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _CONTINUED: Final = re.compile(r" *\\\n *")

@@ -39,9 +39,8 @@ def create_python_image(folder: Path) -> None:
     )
     for package in (pip, tools):
         for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
-            site.joinpath(name).symlink_to(
-                str(package.locate_file(name))
-            )  # with its compiled files, if there are any
+            # With its compiled files, if there are any.
+            site.joinpath(name).symlink_to(str(package.locate_file(name)))
 
 
 def _site(folder: Path) -> Path:

@@ -22,7 +22,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.ports.metrics import Metric
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 # Size of the browser's window in pixels.
 WIDTH = 1280

@@ -31,7 +31,8 @@ from trainmaster_emulators.process import processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.loopback import CallError
-from trainmaster_emulators.process.state import StackConfig, StackError, StackState
+from trainmaster_emulators.process.stack_config import FUNCTIONS, StackConfig
+from trainmaster_emulators.process.state import StackError, StackState
 from trainmaster_emulators.services import firestore, grpc_gate, http_gate, pubsub, storage
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
@@ -162,7 +163,7 @@ def is_stack(value: object) -> TypeGuard[LocalStack]:
 def recording_functions(folder: Path) -> Path:
     """Create a folder with a recording function for each real function."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in states.FUNCTIONS:
+    for name in FUNCTIONS:
         (folder / f"{name}.py").write_text(RECORDING_FUNCTION.format(name=name), encoding="utf-8")
     return folder
 

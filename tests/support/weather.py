@@ -14,7 +14,7 @@ from tests.support.world import World
 from trainmaster.core.events import CapacityErrorKind, JobSubmitted
 from trainmaster.core.model.capacity import Outcome, machine_kind
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.timeouts import ADVICE_KEPT
 from trainmaster.flows.commit.record import record

@@ -1,5 +1,5 @@
 """The program of every system: it takes a step each 0.1 s, and writes the time of each of its
-moments.
+moments: its start, its steps, and its end.
 
 `steps.py FILE [FEWEST]` appends lines of JSON to FILE. It ends when FILE.finish exists. At SIGTERM
 it takes one more step, saves, and exits with status 0, as docs/save-on-notice.md asks.
@@ -20,17 +20,24 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
+STEP_S = 0.1
+"""Time that a step takes; with FEWEST, a rank alone needs twice as long."""
+RETRY_S = 0.02
+"""Pause before another try to reach the other rank."""
+ADDRESS_BYTES = 90
+"""Bytes of the file's path that tell one run from another. Linux allows 107 in a socket's name."""
+
 
 def meet(file: str, rank: int) -> Connection:
     """Return a connection between the two ranks."""
-    address = "\0" + file[-90:]  # of no file: it goes with its process
+    address = "\0" + file[-ADDRESS_BYTES:]  # of no file: it goes with its process
     if rank == 0:
         with Listener(address) as listener:
             return listener.accept()
     while True:
         with suppress(ConnectionRefusedError):
             return Client(address)
-        time.sleep(0.02)
+        time.sleep(RETRY_S)
 
 
 def run(file: str, fewest: str = "", beat: Callable[[], object] = lambda: None) -> None:
@@ -49,7 +56,7 @@ def run(file: str, fewest: str = "", beat: Callable[[], object] = lambda: None) 
     for step in itertools.count(1):
         if ASKED or Path(f"{file}.finish").exists():
             break
-        time.sleep(0.2 / ranks if fewest else 0.1)
+        time.sleep(2 * STEP_S / ranks if fewest else STEP_S)
         if peer:
             peer.send(step)
             peer.recv()

@@ -25,6 +25,13 @@ PLACES: Final = {
 """Name of a place in descriptions → its regions. One SKU has the price for all of them."""
 _EUROPE: Final = 1.1
 """Prices in the Netherlands, as a multiple of those in the Americas."""
+_SOLE_TENANCY: Final = 1.1
+_CUSTOM: Final = 1.05
+_COMMITTED: Final = 0.63
+_DEFINED_DURATION: Final = 0.5
+"""Prices of SKUs that jobs do not use, as multiples of the price that they do: whoever takes the
+wrong SKU gets another amount.
+"""
 _SERIES: Final = (
     # name in descriptions, resource groups of cores and memory, USD per vCPU hour and GiB hour, the
     # same for Spot
@@ -97,13 +104,18 @@ def _compute() -> Iterator[Json]:
                     "OnDemand",
                     unit,
                     regions,
-                    price * 1.1,
+                    price * _SOLE_TENANCY,
                 )
                 yield _sku(
-                    f"{short} Custom Instance {end}", group, "OnDemand", unit, regions, price * 1.05
+                    f"{short} Custom Instance {end}",
+                    group,
+                    "OnDemand",
+                    unit,
+                    regions,
+                    price * _CUSTOM,
                 )
                 commitment = f"Commitment v1: {short} {part} in {place} for 1 Year"
-                yield _sku(commitment, group, "Commit1Yr", unit, regions, price * 0.63)
+                yield _sku(commitment, group, "Commit1Yr", unit, regions, price * _COMMITTED)
         for name, group, price, spot_price in _ACCELERATORS:
             attached = f"{name} attached to Spot Preemptible VMs running in {place}"
             yield _sku(
@@ -111,7 +123,7 @@ def _compute() -> Iterator[Json]:
             )
             yield _sku(attached, group, "Preemptible", "h", regions, spot_price * factor)
             reserved = f"{name} attached to DWS Defined Duration VMs running in {place}"
-            yield _sku(reserved, group, "OnDemand", "h", regions, price * 0.5)
+            yield _sku(reserved, group, "OnDemand", "h", regions, price * _DEFINED_DURATION)
         for name, group, tiers in _DISKS:
             where = name if place == "Americas" else f"{name} in {place}"
             yield _tiered(where, ("Storage", group, "OnDemand"), "GiBy.mo", regions, tiers)
@@ -140,7 +152,15 @@ def _storage() -> Iterator[Json]:
         "Multi-region within Europe",
     ):
         description = f"Network Data Transfer GCP {words}"
-        yield _sku(description, "InterregionEgress", "OnDemand", "GiBy", ("global",), 0.02, STORAGE)
+        yield _sku(
+            description,
+            "InterregionEgress",
+            "OnDemand",
+            "GiBy",
+            ("global",),
+            price=0.02,
+            service=STORAGE,
+        )
 
 
 def _tpu() -> Iterator[Json]:
@@ -150,8 +170,8 @@ def _tpu() -> Iterator[Json]:
         "OnDemand",
         "h",
         PLACES["Americas"],
-        4.5,
-        TPU,
+        price=4.5,
+        service=TPU,
     )
     yield _sku(
         "Tpu-v2 Pod running in Netherlands",
@@ -159,8 +179,8 @@ def _tpu() -> Iterator[Json]:
         "OnDemand",
         "h",
         PLACES["Netherlands"],
-        26.4,
-        TPU,
+        price=26.4,
+        service=TPU,
     )
 
 

@@ -139,7 +139,7 @@ class Capacity:
         faults = self._faults.now
         region = zone.rpartition("-")[0]
         if region in faults.quota_regions:
-            return quota_exceeded(region, "CPUS", 24.0)
+            return quota_exceeded(region, "CPUS", limit=24.0)
         has_capacity = zone not in faults.stockout_zones and room >= 0
         return None if has_capacity else self.stockout(zone, properties)
 

@@ -103,7 +103,7 @@ class Cloud:
             if earlier:
                 return earlier
             properties = self._properties(zone, body)
-            room_left = self._room(zone, properties, 1) - 1  # negative: no capacity
+            room_left = self._room(zone, properties, requested=1) - 1  # negative: no capacity
             shortage = self.capacity.shortage(zone, properties, room_left)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
@@ -138,7 +138,8 @@ class Cloud:
                 group_id=group,
             )
             with_operations = [
-                (instance, self._begin("insert", instance, None, group)) for instance in instances
+                (instance, self._begin("insert", instance, request_id=None, group=group))
+                for instance in instances
             ]
             self.lifecycle.insert(operation, with_operations, shortage, min_count)
             return operation
@@ -216,7 +217,7 @@ class Cloud:
     def simulate_maintenance_event(self, zone: str, name: str, request_id: str | None) -> Operation:
         def begin(operation: Operation, instance: Instance) -> None:
             self.operations.start(operation)
-            self.lifecycle.maintain(instance, None, requested=operation)
+            self.lifecycle.maintain(instance, notice_s=None, requested=operation)
 
         return self._act(
             "simulateMaintenanceEvent", zone, name, request_id, begin, check=self._check_running

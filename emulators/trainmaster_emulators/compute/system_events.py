@@ -27,6 +27,8 @@ from trainmaster_emulators.services.pubsub import PubSub
 
 PRINCIPAL: Final = "system@google.com"
 PUBLISH_ATTEMPTS: Final = 6
+PAUSE_S: Final = 0.2
+"""Pause after the first failed attempt. It doubles with each further one."""
 """A real sink stores entries that it cannot deliver.
 
 Here six attempts within 13 seconds replace that.
@@ -99,6 +101,6 @@ class LogSink:
                 pubsub.publish(topic, entry)
             except (OSError, CallError) as error:
                 log.warning("cannot publish a system event to %s: %s", self.topic, error)
-                time.sleep(0.2 * 2**attempt)
+                time.sleep(PAUSE_S * 2**attempt)
             else:
                 return

@@ -281,7 +281,7 @@ class Lifecycle:
             self.system_events(instance.preemption, instance)
         action = instance.properties.scheduling.termination_action
         if instance.preemption is not None and action != "DELETE":
-            self.vms.power.off(instance, 0)
+            self.vms.power.off(instance, grace_s=0)
             instance.status = Status.TERMINATED
         else:
             self.vms.remove(instance)
@@ -324,7 +324,7 @@ class Lifecycle:
 
     def _host_error(self, instance: Instance, event: Operation) -> None:
         if instance.status in (Status.RUNNING, Status.STOPPING):
-            self.vms.halt(instance, 0, event)
+            self.vms.halt(instance, grace_s=0, event=event)
             self._restart_automatically(instance)
 
     def _restart_automatically(self, instance: Instance) -> None:

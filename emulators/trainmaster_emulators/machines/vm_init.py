@@ -44,7 +44,14 @@ from pathlib import Path
 from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
+STDIN: Final = 0
+"""The pipe that the emulator holds open."""
+READ_BYTES: Final = 4096
+"""How much is read of a pipe at a time; the content does not matter."""
 TICK_S: Final = 0.05
+"""Time between two looks at the startup script's processes during a shutdown."""
+KILL_PAUSE_S: Final = 0.005
+"""Time between two rounds of killing."""
 
 # Source of these flags: linux/sched.h and linux/mount.h.
 CLONE_NEWNS: Final = 0x20000
@@ -61,6 +68,8 @@ PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
 # Source of these numbers: linux/capability.h and linux/prctl.h.
 CAPABILITY_VERSION_3: Final = 0x20080522
+CAPABILITY_DATA_BYTES: Final = 24
+"""Twice the three words of `__user_cap_data_struct`."""
 CAP_SYS_ADMIN: Final = 21
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
@@ -120,7 +129,7 @@ def enter_namespaces() -> None:
 def _let_programs_mount() -> None:
     """Add the right to mount to the ambient capabilities, which programs keep over exec."""
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    data = ctypes.create_string_buffer(24)
+    data = ctypes.create_string_buffer(CAPABILITY_DATA_BYTES)
     check(LIBC.capget(header, data))
     effective, permitted, inheritable = struct.unpack_from("=3I", data)
     struct.pack_into("=3I", data, 0, effective, permitted, inheritable | 1 << CAP_SYS_ADMIN)
@@ -235,7 +244,7 @@ def kill_everything() -> None:
         _, alive = reap()
         if not alive:
             return
-        time.sleep(0.005)
+        time.sleep(KILL_PAUSE_S)
 
 
 def is_group_alive(group: int) -> bool:
@@ -263,7 +272,7 @@ class Init:
     @staticmethod
     def _spawn(command: list[str]) -> int:
         """Start a program in its own session; return its process id."""
-        no_input = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+        no_input = (os.POSIX_SPAWN_OPEN, STDIN, "/dev/null", os.O_RDONLY, 0)
         return os.posix_spawnp(
             command[0], command, os.environ, file_actions=[no_input], setsid=True
         )
@@ -287,13 +296,15 @@ class Init:
         self._shutting_down = True
 
     def run(self) -> None:
+        """Run until the VM is powered off, or has shut down."""
         while True:
             ready, _, _ = select.select(
-                [0, self._awake], [], [], TICK_S if self._signalled_group else None
+                [STDIN, self._awake], [], [], TICK_S if self._signalled_group else None
             )
             if self._awake in ready:
-                os.read(self._awake, 4096)
-            if 0 in ready and not os.read(0, 4096):
+                os.read(self._awake, READ_BYTES)
+            is_powered_off = STDIN in ready and not os.read(STDIN, READ_BYTES)  # end of file
+            if is_powered_off:
                 kill_everything()
                 return
             ended, alive = reap()

@@ -60,7 +60,7 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
                 "preemptible": str(scheduling.spot).upper(),
             },
             "service-accounts": accounts,
-            **({"upcoming-maintenance": Document({})} if properties.accelerators else {}),
+            **({"upcoming-maintenance": Document(body={})} if properties.accelerators else {}),
             "tags": list((properties.shown.get("tags") or {}).get("items") or ()),
             "zone": f"{numbered}/zones/{instance.zone}",
         },

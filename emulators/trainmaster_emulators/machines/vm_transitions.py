@@ -86,7 +86,7 @@ class VmTransitions:
         The disk stays, and the status is RUNNING throughout.
         """
         if instance.status is Status.RUNNING:
-            self.power.off(instance, 0)
+            self.power.off(instance, grace_s=0)
             self.power_on(instance)
 
     def stop(self, instance: Instance) -> None:
@@ -122,7 +122,7 @@ class VmTransitions:
 
     def remove(self, instance: Instance) -> None:
         """Power off and delete the VM and its disk, and free its name."""
-        self.power.off(instance, 0)
+        self.power.off(instance, grace_s=0)
         instance.deleted = True
         self.registry.forget(instance)
         instance.disk.destroy()

@@ -16,7 +16,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from trainmaster_emulators.process import container_service
-from trainmaster_emulators.process.state import EMULATORS_VARIABLE, StackError
+from trainmaster_emulators.process.stack_config import EMULATORS_VARIABLE
+from trainmaster_emulators.process.state import StackError
 
 # Below the folder of the Cloud SDK
 FIRESTORE_JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"

@@ -51,7 +51,7 @@ def prepare_certificates(state_dir: Path, now: datetime.datetime) -> ssl.SSLCont
     state_dir.mkdir(parents=True, exist_ok=True)
     authority = load_authority(state_dir, now) or create_authority(state_dir, now)
     own = authority.cert_pem.bytes()
-    replace_file(state_dir / "ca.pem", own + machine_bundle(excluding=own), 0o644)
+    replace_file(state_dir / "ca.pem", own + machine_bundle(excluding=own), mode=0o644)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
@@ -71,10 +71,9 @@ def load_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA | None
         key = serialization.load_pem_private_key(key_pem, password=None)
     except (FileNotFoundError, ValueError):
         return None
-    if (
-        key.public_key() != certificate.public_key()
-        or certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN
-    ):
+    is_pair = key.public_key() == certificate.public_key()
+    ends_soon = certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN
+    if not is_pair or ends_soon:
         return None
     return trustme.CA.from_pem(certificate_pem, key_pem)
 
@@ -115,8 +114,8 @@ def create_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA:
     key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    replace_file(state_dir / "ca-key.pem", key_pem, 0o600)
-    replace_file(state_dir / "ca-cert.pem", certificate_pem, 0o644)
+    replace_file(state_dir / "ca-key.pem", key_pem, mode=0o600)
+    replace_file(state_dir / "ca-cert.pem", certificate_pem, mode=0o644)
     return trustme.CA.from_pem(certificate_pem, key_pem)
 
 

@@ -183,7 +183,7 @@ class Ports:
                 claim.close()
                 continue
             self._claim = claim
-            self._candidates = self._free_ports("", range(first, first + BLOCK_PORTS))
+            self._candidates = self._free_ports(host="", ports=range(first, first + BLOCK_PORTS))
             self._blocked_host = (
                 f"{BLOCK_NETWORK}.{number // BLOCK_HOSTS}.{number % BLOCK_HOSTS + 1}"
             )

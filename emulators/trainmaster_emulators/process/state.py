@@ -1,5 +1,4 @@
-"""The configuration (StackConfig), the published state (StackState) and the state directory of a
-local stack.
+"""The published state of a local stack (StackState), and the directory that has it.
 
 `stack.supervisor` starts the stack's processes and writes its state; commands and clients read it.
 
@@ -29,13 +28,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from trainmaster.errors import PermanentError
-from trainmaster.settings import PREFIX, Settings
-from trainmaster_emulators import checkout
 from trainmaster_emulators.process import processes
-from trainmaster_emulators.realism.call_access import INFRA
+from trainmaster_emulators.process.stack_config import StackConfig, StackModel
 
 STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
@@ -66,49 +63,6 @@ It contains an access token, the key of a certificate authority, and the VMs' di
 PRIVATE_FILE: Final = 0o600
 OTHERS_BITS: Final = 0o077
 """Permission bits of the group and of all other users."""
-SETTINGS_OF_SHELL: Final = (
-    "allowed_resources",
-    "jobs_per_minute",
-    "limits",
-    "messages_per_minute",
-    "ml_unit_price",
-    "package_index",
-    "regions",
-    "requests_per_minute",
-)
-"""Settings that a stack takes from the shell that starts it. The stack chooses the others itself: a
-shell may have those of an installation on Google Cloud.
-"""
-SETTINGS: Final = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
-"""Variables that a stack's file may set. All others belong to the user: PATH, BROWSER, proxies."""
-STATE_HOME_VARIABLE: Final = "XDG_STATE_HOME"
-"""Folder of programs' state, by default ~/.local/state.
-
-Source: XDG Base Directory Specification.
-"""
-DEFAULT_STATE_DIR: Final = Path(".state/local")
-STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
-EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
-
-FUNCTIONS: Final = (
-    "upload",
-    "submit",
-    "vm_ready",
-    "replica_exit",
-    "maintenance",
-    "provision",
-    "tune",
-    "sweep",
-)
-ROOT: Final = checkout.ROOT
-_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-IMAGES: Final = (
-    _CACHE.expanduser() / "trainmaster" / "images" if checkout.IS_INSTALLED else ROOT / ".images"
-)
-"""Folder of the runtime images.
-
-An installed package has it in the user's cache, which outlives an upgrade.
-"""
 
 
 class StackError(PermanentError):
@@ -126,78 +80,7 @@ class StackStatus(StrEnum):
     STOPPED = "stopped"
 
 
-class _StateModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class StackConfig(_StateModel):
-    """The configuration of a stack. The defaults are those of `trainmaster local up`."""
-
-    project: str = "trainmaster-local"
-    bucket: str = "trainmaster-local"
-    """Name of the bucket of job files, packages and job directories."""
-    stage_bucket: str = "trainmaster-local-stage"
-    """Name of the bucket from which VMs download the agent."""
-    functions_dir: Path = ROOT / "functions"
-    settings: dict[str, str] = {}
-    """More settings of the functions; see docs/settings.md."""
-    functions: tuple[str, ...] = FUNCTIONS
-    """Functions that Pub/Sub delivers to."""
-    public_buckets: dict[str, Path] = {}
-    """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a
-    public bucket.
-    """
-    images_dir: Path = IMAGES
-    """Python environments that replace VM images; see `runtime_images`."""
-    sweep_every_s: float = 60.0
-    realistic: bool = False
-    """Whether VMs and API are as slow and unreliable as on Google Cloud
-    (`trainmaster_emulators.realism`).
-    """
-    time_scale: float = 1.0
-    """With `realistic`: factor of all durations."""
-    infra_dir: Path = INFRA
-    """With `realistic`: folder with the IAM grants of the functions (grants.csv), and their
-    roles.
-    """
-    metrics: str = "30"
-    """Seconds between two reports of a VM to Cloud Monitoring, or `off`.
-
-    Local jobs take minutes at most.
-    """
-    compute: bool = True
-    """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
-    emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
-    """Backend of Google's emulators: a BackendKind; empty: the best that this machine has."""
-    gcs: bool | None = None
-    """Whether VMs can mount gcsfuse; None: find out at the start."""
-    control_plane: str = ""
-    """`host:port` of a control plane in memory.
-
-    If set, Firestore, Pub/Sub and the functions are not started.
-    """
-    ready_within_s: float = 180.0
-
-    @field_validator("settings")
-    @classmethod
-    def _check_settings(cls, given: dict[str, str]) -> dict[str, str]:
-        unknown = sorted(given.keys() - SETTINGS)
-        if unknown:
-            raise ValueError(f"no settings of Trainmaster: {', '.join(unknown)}")
-        return given
-
-
-def settings_of_shell(project: str) -> dict[str, str]:
-    """Return the settings that `trainmaster local up` passes on: limits, for example.
-
-    Raises pydantic's ValidationError for a wrong value, which would stop the functions.
-    """
-    Settings(project=project)
-    names = [f"{PREFIX}{name}".upper() for name in SETTINGS_OF_SHELL]
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
-class ServiceState(_StateModel):
+class ServiceState(StackModel):
     """The process of one service."""
 
     pid: int
@@ -210,7 +93,7 @@ class ServiceState(_StateModel):
     """Path of its log file."""
 
 
-class Endpoints(_StateModel):
+class Endpoints(StackModel):
     """`host:port` of each emulator; None where the stack runs without it."""
 
     firestore: str
@@ -239,7 +122,7 @@ class Endpoints(_StateModel):
         return [address for address in self.model_dump().values() if address]
 
 
-class StackState(_StateModel):
+class StackState(StackModel):
     """The published state of a stack: the contents of `stack.json`."""
 
     id: str
@@ -257,7 +140,7 @@ class StackState(_StateModel):
     ready_after_s: float | None = None
     """Seconds that the start took; None: it has not ended."""
     endpoints: Endpoints
-    services: dict[str, ServiceState] = {}
+    services: dict[str, ServiceState] = Field(default_factory=dict)
 
 
 def read(state_dir: Path) -> StackState | None:
@@ -356,52 +239,3 @@ def lock(state_dir: Path, *, create: bool = True) -> Iterator[None]:
 
 def is_supervisor_alive(state: StackState) -> bool:
     return processes.is_alive(state.supervisor_pid, state.supervisor_started_at)
-
-
-def resolve_state_dir(given: Path | None) -> Path:
-    """Return the given directory, else the environment's (`trainmaster local env`), else the
-    working directory's.
-    """
-    return (given or Path(os.environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute()
-
-
-def find_state_dir(given: Path | None) -> Path:
-    """Return the directory as `resolve_state_dir` does, but without a running stack there, that of
-    the last `up`.
-    """
-    folder = resolve_state_dir(given)
-    if given or os.environ.get(STATE_DIR_VARIABLE) or is_up(folder):
-        return folder
-    last = last_state_dir()
-    return last if last is not None and is_up(last) else folder
-
-
-def is_named_by_user(state_dir: Path) -> bool:
-    """Return whether the environment or the user's home names this directory.
-
-    The working directory alone may be anyone's.
-    """
-    return bool(os.environ.get(STATE_DIR_VARIABLE)) or state_dir == last_state_dir()
-
-
-def last_state_dir() -> Path | None:
-    """Return the directory of the last `up`; None: there was none."""
-    try:
-        return Path(_last_stack_file().read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-
-
-def remember_state_dir(state_dir: Path) -> None:
-    """Let `find_state_dir` find this directory's stack from any folder, while it runs."""
-    file = _last_stack_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(str(state_dir), encoding="utf-8")
-
-
-def _last_stack_file() -> Path:
-    return (
-        Path(os.environ.get(STATE_HOME_VARIABLE) or Path.home() / ".local" / "state")
-        / "trainmaster"
-        / "last-stack"
-    )

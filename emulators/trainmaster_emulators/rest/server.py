@@ -70,7 +70,7 @@ class RestServer:
             return _json_response(self.failure(request, status).body(), status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _json_response(self.failure(request, 500).body(), 500)
+            return _json_response(self.failure(request, 500).body(), status=500)
 
     def _requested_failure(self, request: Request) -> Response | None:
         """Return the error with which this call is to fail; None: it is not to fail."""

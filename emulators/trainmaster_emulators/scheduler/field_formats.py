@@ -15,10 +15,12 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, Field
 
+UNSPECIFIED: Final = "HTTP_METHOD_UNSPECIFIED"
+"""The method of a request that names none: POST."""
 CRON_FIELDS: Final = 5
 """Fields of a crontab expression: minute, hour, day, month, weekday."""
 METHODS: Final = (
-    "HTTP_METHOD_UNSPECIFIED",
+    UNSPECIFIED,
     "POST",
     "GET",
     "HEAD",

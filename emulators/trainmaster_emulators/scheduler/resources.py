@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from trainmaster_emulators.rest.api_errors import Json, invalid
 from trainmaster_emulators.scheduler.field_formats import (
-    METHODS,
+    UNSPECIFIED,
     Base64,
     Duration,
     Method,
@@ -91,7 +91,7 @@ class HttpTarget(Resource):
 
     @property
     def method(self) -> str:
-        return "POST" if self.http_method == METHODS[0] else self.http_method
+        return "POST" if self.http_method == UNSPECIFIED else self.http_method
 
 
 class RetryConfig(Resource):
@@ -215,7 +215,10 @@ def _read(document: Mapping[str, Any]) -> Job:
 
 
 def _copy(source: Mapping[str, Any], target: dict[str, Any], path: list[str]) -> None:
-    """Copy the value at the path, or remove it if the source has none."""
+    """Copy the value at the path, or remove it if the source has none.
+
+    `path`: names of fields, from the outermost to that of the value.
+    """
     key, *rest = path
     if rest:
         inner = target.setdefault(key, {})

@@ -88,7 +88,7 @@ class SchedulerServer(RestServer):
         job = resources.new_job(
             json_body(request), self._parent(location), secrets.token_hex(8), self._now()
         )
-        scheduled = execution.plan_next(job, 1, self._now())
+        scheduled = execution.plan_next(job, version=1, now=self._now())
         self._store.add(scheduled)
         return scheduled.job.as_json()
 

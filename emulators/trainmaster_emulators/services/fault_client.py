@@ -61,12 +61,15 @@ class FaultClient:
         program runs.
         """
         return self._call(
-            "GET", f"/emulator/v1/vms/{vm}/processes?host={host}", None, f"running VM {vm}"
+            "GET",
+            f"/emulator/v1/vms/{vm}/processes?host={host}",
+            body=None,
+            resource=f"running VM {vm}",
         )
 
     def current(self) -> dict[str, Any]:
         """Return the faults of the whole project."""
-        return self._call("GET", FAULTS_PATH, None, "faults")
+        return self._call("GET", FAULTS_PATH, body=None, resource="faults")
 
     def change(self, **faults: object) -> dict[str, Any]:
         """Replace the given faults, keep the others, and return all."""
@@ -74,7 +77,7 @@ class FaultClient:
 
     def clear(self) -> None:
         """Remove all faults: POST replaces them by none."""
-        self._call("POST", FAULTS_PATH, {}, "faults")
+        self._call("POST", FAULTS_PATH, body={}, resource="faults")
 
     def _inject(self, vm: str, fault: str, notice_s: float | None) -> None:
         body = {} if notice_s is None else {"notice_s": notice_s}

@@ -14,7 +14,8 @@ from typing import Final
 
 from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.process.service import Service
-from trainmaster_emulators.process.state import StackConfig, StackError
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError
 
 HEALTH: Final = "/robots.txt"
 """functions-framework itself returns 404 for this path as soon as the function is loaded, without

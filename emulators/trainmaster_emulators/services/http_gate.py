@@ -179,7 +179,7 @@ class GateHandler(StorageHandler):
         if denied:
             self._refuse(access.refusal(denied))
             return None
-        path = storage_path(self.command, "", self.path)
+        path = storage_path(self.command, host="", path=self.path)
         response = self._send_upstream(self.server.storage, path)
         if response.status == HTTPStatus.NOT_FOUND:
             denied = access.hides_missing(self.command, self.path)

@@ -77,9 +77,8 @@ def check_permissions(
     """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing
     is granted.
     """
-    if not re.fullmatch(
-        rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path
-    ):
+    resource = rf"{re.escape(project)}|-/serviceAccounts/[^/:]+"
+    if not re.fullmatch(rf"/v1/projects/({resource}):testIamPermissions", path):
         return error_answer("PERMISSION_DENIED", "The caller does not have permission")
     has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:

@@ -21,13 +21,9 @@ from trainmaster.packaging.algorithms_archive import algorithms_archive, algorit
 from trainmaster.wiring.installation import REGION
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
-from trainmaster_emulators.process.state import (
-    STATE_DIR_VARIABLE,
-    Endpoints,
-    StackConfig,
-    StackError,
-    StackState,
-)
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import Endpoints, StackError, StackState
+from trainmaster_emulators.process.state_dirs import STATE_DIR_VARIABLE
 from trainmaster_emulators.services import iam
 
 CLIENTS: Final = "clients"
@@ -212,7 +208,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
         "TRAINMASTER_PUBSUB_ENDPOINT": f"http://{endpoints.pubsub}",
-        **processes.proxy_exceptions(endpoints.addresses(), {}),
+        **processes.proxy_exceptions(endpoints.addresses(), base={}),
     }
     if endpoints.compute:
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"

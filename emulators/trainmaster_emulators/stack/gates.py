@@ -14,7 +14,8 @@ from typing import Final
 
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.service import Service
-from trainmaster_emulators.process.state import Endpoints, StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import Endpoints
 from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.realism.storage_access import WORKER
 from trainmaster_emulators.services import grpc_gate, http_gate

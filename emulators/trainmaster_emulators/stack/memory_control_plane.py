@@ -160,7 +160,7 @@ class MemoryControlPlane:
 
     def _sweep(self) -> None:
         while not self._closed.wait(SWEEP_S):
-            self.bus.publish(topics.SWEEP, b"{}", {})
+            self.bus.publish(topics.SWEEP, b"{}", attributes={})
 
 
 def _suggester() -> Suggester:

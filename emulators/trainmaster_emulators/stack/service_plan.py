@@ -12,7 +12,8 @@ from typing import Final
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import Backend
 from trainmaster_emulators.process.service import Service
-from trainmaster_emulators.process.state import Endpoints, StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import Endpoints
 from trainmaster_emulators.rest import HEALTH
 from trainmaster_emulators.services import firestore, functions_host, iam, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, gates, runtime_images

@@ -21,7 +21,8 @@ from typing import Final
 
 from trainmaster_emulators.process import backends, processes
 from trainmaster_emulators.process import state as states
-from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError, StackState, StackStatus
 
 POLL_S: Final = 0.05
 STOP_S: Final = 30.0

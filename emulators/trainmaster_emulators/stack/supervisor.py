@@ -38,10 +38,10 @@ from trainmaster.packaging.algorithms_archive import algorithms_archive, algorit
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.process.state import (
     Endpoints,
     ServiceState,
-    StackConfig,
     StackError,
     StackState,
     StackStatus,

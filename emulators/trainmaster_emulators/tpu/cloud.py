@@ -52,7 +52,12 @@ _ALLOWED: Final = {
 
 
 class TpuCloud:
-    """One project's nodes."""
+    """One project's nodes. Thread-safe.
+
+    The methods that change a node return the operation that carries it out. All of them raise
+    StatusError with Google's message: for an unknown zone or node, a name in use, a malformed body,
+    an exhausted quota, or a node whose state does not allow the call.
+    """
 
     def __init__(self, hosts: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
         self.project = hosts.power.project
@@ -101,7 +106,7 @@ class TpuCloud:
             node = Node(
                 path=path,
                 zone=zone,
-                id=secrets.randbits(62) | 1 << 62,
+                id=_new_numeric_id(),
                 spec=spec,
                 addresses=addresses(spec.slice.hosts),
                 metadata=dict(spec.metadata),
@@ -171,3 +176,10 @@ class TpuCloud:
 
     def parent(self, zone: str) -> str:
         return f"projects/{self.project.id}/locations/{zone}"
+
+
+def _new_numeric_id() -> int:
+    """Return a random id of 63 bits: its top bit is set, so that it has as many digits as Google's
+    ids.
+    """
+    return secrets.randbits(62) | 1 << 62

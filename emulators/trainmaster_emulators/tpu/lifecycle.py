@@ -100,9 +100,9 @@ class Lifecycle:
         node.is_preempted = node.state is NodeState.CREATING
         put_metadata(node, "instance/preempted", "TRUE")
         self._spawn(
-            None,
-            node,
-            lambda: self._shut_down(node, notice_s, NodeState.PREEMPTED),
+            operation=None,
+            node=node,
+            step=lambda: self._shut_down(node, notice_s, NodeState.PREEMPTED),
             only_if=NodeState.READY,
         )
 
@@ -115,13 +115,18 @@ class Lifecycle:
             node.health = "UNHEALTHY_MAINTENANCE"
             self._shut_down(node, self.timing.shutdown_s, NodeState.TERMINATED)
 
-        self._spawn(None, node, step, only_if=NodeState.READY, after_s=notice)
+        self._spawn(operation=None, node=node, step=step, only_if=NodeState.READY, after_s=notice)
 
     def crash(self, node: Node, host: Instance) -> None:
         """Power off one host at once, then repair it. Meanwhile the program of the slice fails."""
         if host.vm is not None:
             host.vm.power_off()
-        self._spawn(None, node, lambda: self._repair(node, host), only_if=NodeState.READY)
+        self._spawn(
+            operation=None,
+            node=node,
+            step=lambda: self._repair(node, host),
+            only_if=NodeState.READY,
+        )
 
     # On threads
 
@@ -177,7 +182,7 @@ class Lifecycle:
         except (ApiError, OSError, StatusError) as failure:
             if node.state is NodeState.PREEMPTED:
                 raise  # the node stays, although its creation has failed
-            self.hosts.power_off(node.hosts, 0)
+            self.hosts.power_off(node.hosts, grace_s=0)
             node.deleted = True
             self._forget(node)
             if isinstance(failure, StatusError):
@@ -215,7 +220,7 @@ class Lifecycle:
     def _repair(self, node: Node, host: Instance) -> None:
         node.state = NodeState.REPAIRING
         node.health = "TIMEOUT"
-        self.hosts.power_off([host], 0)
+        self.hosts.power_off([host], grace_s=0)
         self._pause()
         self.hosts.power_on(node, [host], self._on_unexpected_end(node))
         node.state = NodeState.READY

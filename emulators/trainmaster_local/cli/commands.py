@@ -16,8 +16,9 @@ from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle
-from trainmaster_emulators.process import processes, state
-from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.process import processes, stack_config, state, state_dirs
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError, StackState, StackStatus
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.stack import client_configuration, stack
 from trainmaster_emulators.stack.runtime_images import STAMP
@@ -39,7 +40,8 @@ StateDir = Annotated[
         "--state-dir",
         metavar="DIR",
         help=(
-            f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]"
+            "Folder for the stack's state."
+            f" [default: ${state_dirs.STATE_DIR_VARIABLE} or .state/local]"
         ),
     ),
 ]
@@ -111,7 +113,7 @@ def up(
         project=project,
         bucket=bucket,
         functions_dir=functions_dir.absolute(),
-        settings=state.settings_of_shell(project),
+        settings=stack_config.settings_of_shell(project),
         images_dir=images_dir.absolute(),
         sweep_every_s=sweep_every,
         compute=compute,
@@ -119,11 +121,11 @@ def up(
         realistic=realistic,
         time_scale=time_scale,
     )
-    folder = state.resolve_state_dir(state_dir)
+    folder = state_dirs.resolve_state_dir(state_dir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     started = stack.start(folder, config, detach=detach)
     ready = started.wait_ready()
-    state.remember_state_dir(folder)
+    state_dirs.remember_state_dir(folder)
     say(
         f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in"
         f" {folder}"
@@ -181,7 +183,7 @@ def env(state_dir: StateDir = None) -> None:
     """Print the variables that connect clients in a shell to the stack: eval "$(trainmaster local
     env)".
     """
-    folder = state.find_state_dir(state_dir)
+    folder = state_dirs.find_state_dir(state_dir)
     say(
         client_configuration.export_lines(
             client_configuration.environment(folder, stack.find(folder))
@@ -192,7 +194,7 @@ def env(state_dir: StateDir = None) -> None:
 @app.command()
 def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> None:
     """Show the stack's services. Exit status 1 unless the stack is ready."""
-    folder = state.find_state_dir(state_dir)
+    folder = state_dirs.find_state_dir(state_dir)
     stored = state.read(folder)
     if stored is None:
         raise StackError(f"there is no stack in {folder}. `trainmaster local up` starts one")
@@ -241,12 +243,12 @@ def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder:
 @app.command()
 def down(state_dir: StateDir = None) -> None:
     """Stop the stack, and what a killed stack left running. Succeeds if nothing is running."""
-    folder = state.find_state_dir(state_dir)
+    folder = state_dirs.find_state_dir(state_dir)
     say(f"stopped the stack in {folder}" if stack.stop(folder) else f"no stack is up in {folder}")
 
 
 def _fault_client(state_dir: Path | None) -> FaultClient:
-    return FaultClient(stack.find(state.find_state_dir(state_dir)))
+    return FaultClient(stack.find(state_dirs.find_state_dir(state_dir)))
 
 
 def _vm_name(job_or_vm: str, replica: str | None) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.ports import Fleet, Objects, Store
-from trainmaster_emulators.process.state import StackConfig, StackState
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackState
 from trainmaster_emulators.stack import client_configuration, stack
 
 

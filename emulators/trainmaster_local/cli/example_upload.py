@@ -15,7 +15,7 @@ import yaml
 from trainmaster.client.package_staging import build
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Objects, Store
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_local.cli.example_stack import RunningStack
 from trainmaster_local.cli.job_monitor import Report
 
@@ -78,7 +78,7 @@ def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
     """
     deadline = time.monotonic() + JOB_STORED_MAX_S
     while time.monotonic() < deadline:
-        for job in store.recent_jobs(5):
+        for job in store.recent_jobs(limit=5):
             if job.submission.partition("#")[0] == uri:
                 return job.job_id
         error = objects.read(f"{uri}.error.json", max_bytes=ERROR_BYTES_MAX)

@@ -20,7 +20,8 @@ import typer
 
 from trainmaster.cli.output import say
 from trainmaster.errors import PermanentError
-from trainmaster_emulators.process.state import IMAGES, ROOT
+from trainmaster_emulators.checkout import ROOT
+from trainmaster_emulators.process.stack_config import IMAGES
 from trainmaster_emulators.stack.runtime_images import STAMP
 
 TORCH: Final = ("torch==2.13.0", "torchvision==0.28.0", "torchaudio==2.11.0")

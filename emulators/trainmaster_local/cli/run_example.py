@@ -23,7 +23,7 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Fleet
 from trainmaster_emulators.process.backends import BackendKind, choose_backend
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_local.cli.example_stack import RunningStack, example_stack

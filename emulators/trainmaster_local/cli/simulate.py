@@ -64,7 +64,7 @@ def simulate(
     """
     from trainmaster_local.simulator.forecast import Assumptions
 
-    document = _with_program(read_job(str(job_file), None)[1])
+    document = _with_program(read_job(str(job_file), config=None)[1])
     document = with_time_in_job_id(document, datetime.now(UTC))
     document = with_job_id(document, check_document(document, default_job_id=DEFAULT_JOB_ID))
     spec = accept(document, default_job_id=None)

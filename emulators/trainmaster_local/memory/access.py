@@ -61,12 +61,12 @@ class MemoryAccess:
 
     def may_act_as(self, token: str, account: str) -> bool:
         """Return whether the token's user may run programs as this service account."""
-        self.granted_permissions(token, ())
+        self.granted_permissions(token, permissions=())
         return account in self.accounts.get(token, ())
 
     def project_number(self, token: str) -> str:
         """Return the number of the project."""
-        self.granted_permissions(token, ())
+        self.granted_permissions(token, permissions=())
         return self.number
 
     def email(self, token: str) -> str | None:

@@ -93,7 +93,7 @@ class MemoryBus:
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         """Publish messages without attributes, in order."""
         for data in messages:
-            self.publish(topic, data, {})
+            self.publish(topic, data, attributes={})
 
     @property
     def size(self) -> int:

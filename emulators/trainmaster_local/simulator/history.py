@@ -156,7 +156,7 @@ class History:
 
     def _sweep(self) -> None:
         """Publish the message of Cloud Scheduler, and plan the next one."""
-        self.bus.publish(topics.SWEEP, b"{}", {})
+        self.bus.publish(topics.SWEEP, b"{}", attributes={})
         self.context.scheduler.after(SWEEP_S, self._sweep)
 
     def _check_action(self) -> None:
@@ -186,7 +186,7 @@ class History:
             and not self.functions.running
             and self.invariants.has_ended
             and not self.store.jobs_with_pending()
-            and not self.store.open_notifications(1)
+            and not self.store.open_notifications(limit=1)
         )
 
 

@@ -46,7 +46,9 @@ SHORT_ON_MAX_S: Final = 45 * MINUTE_S
 ROOM: Final = 64
 """VMs that an on period usually has room for."""
 NARROW_SHARE: Final = 0.06
-"""Share of on periods with room for 1 to 15 VMs."""
+"""Share of on periods with little room."""
+NARROW_ROOM: Final = (1, 15)
+"""Fewest and most VMs that there is room for then."""
 OFFERING_REGIONS: Final = 0.85
 """Share of the regions that offer a machine family."""
 OFFERING_ZONES: Final = 0.7
@@ -212,7 +214,7 @@ class Weather:
         period = [process.period(at_s) for process in deciding]
         rng = self._rng(f"room/{zone}{machine}/{has_spot}/{period}")
         is_narrow = rng.random() < NARROW_SHARE
-        return rng.randint(1, 15) if is_narrow else ROOM
+        return rng.randint(*NARROW_ROOM) if is_narrow else ROOM
 
     def next_change(self, zone: str, at_s: float, machine: str = "") -> float:
         """Return when the zone's room may change next."""
@@ -262,14 +264,16 @@ class Weather:
         shares = self._shares
         family = machine.partition("-")[0]
         return (
-            self._process(f"G{family}", lambda _: shares.family, 2),
-            self._process(f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),
-            self._process(f"O{machine}/{zone}", lambda rng: rng.betavariate(*shares.zone), 1),
+            self._process(f"G{family}", lambda _: shares.family, scale=2),
+            self._process(
+                f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), scale=1.5
+            ),
+            self._process(f"O{machine}/{zone}", lambda rng: rng.betavariate(*shares.zone), scale=1),
         )
 
     def _extra(self, zone: str, machine: str) -> Alternating:
         """Return E of the module's table."""
-        return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
+        return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, scale=1.5)
 
     def _process(
         self, key: str, share: Callable[[random.Random], float], scale: float

@@ -56,7 +56,6 @@ import functools
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -64,21 +63,17 @@ from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.agent import ANOTHER_JOB, Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
-from trainmaster.agent.control.slice_hosts import read_slice_host, read_tpu_node
 from trainmaster.agent.control.stall_watch import Surroundings
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.google_http.google_api import GoogleApi
-from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
-from trainmaster.agent.metric.metric_report import MetricReport
-from trainmaster.agent.metric.summary_metric import SummaryMetric
-from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
+from trainmaster.agent.identity import read_identity, state_owner
 from trainmaster.agent.model.inbox import Inbox
-from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.model.vm_config import AgentIdentity
+from trainmaster.agent.observation import observe
 from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.program.family import adopt_orphans
-from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.heartbeat import Heartbeat
@@ -97,13 +92,12 @@ from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 from trainmaster.agent.utilization.gpus import Gpus
 from trainmaster.agent.utilization.machine import EMULATED_VM
-from trainmaster.agent.utilization.monitor import configured_monitor, find_sources, point_writer
+from trainmaster.agent.utilization.monitor import point_writer
 from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
 
 LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
 LOG_MEMORY_PARTS = 16  # lines that wait for Cloud Logging take at most this part of the memory
-METADATA_RETRY_MAX_S = 10.0  # longest wait between two tries to read the identity
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -145,21 +139,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
     secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
     monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
-    summary_metric = create_summary_metric(identity, storage, console)
-    progress = ProgressCollector(work, console, summary_metric) if identity.is_primary else None
-
-    # The launcher exists by the time of the first reading.
-    sources = find_sources(environ, console.log, lambda: launcher.processes())  # noqa: PLW0108
-    monitor = configured_monitor(
-        identity, sources, metadata, monitoring, run_state, console, progress
+    observation = observe(
+        identity,
+        workspace,
+        run_state,
+        metadata,
+        storage=storage,
+        monitoring=monitoring,
+        # The launcher exists by the time of the first reading.
+        processes=lambda: launcher.processes(),  # noqa: PLW0108
     )
-    if progress is not None and monitor is not None:
-        inbox.start_thread(progress.serve)
-        inbox.start_thread(progress.run)
-    metric = TrialMetric(identity, work, summary_metric)
-    report = MetricReport(metric, lambda: run_state.last_started, metadata, console, config.tenure)
-    if metric.is_reported:
-        inbox.start_thread(report.run)
+    observation.start(inbox)
     setup = Setup(
         identity,
         workspace,
@@ -173,13 +163,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         identity,
         workspace,
         find_engine,
-        metric,
-        setup.gcs,
-        progress if monitor else None,
-        [
-            *([monitor.finish_interval] if monitor else []),
-            *([report.count_missing] if metric.is_reported else []),
-        ],
+        metric=observation.metric,
+        gcs=setup.gcs,
+        progress=observation.reported_progress,
+        on_program_end=observation.on_program_end,
         store=storage.store_text,
         is_empty=storage.is_empty if identity.is_primary else None,
     )
@@ -189,6 +176,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             config.channel, identity, inbox, console, lambda: run_state.last_started
         )
         inbox.start_thread(channel.run)
+    monitor = observation.monitor
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
     agent = Agent(
@@ -217,15 +205,6 @@ def create_work_folder(argv: Sequence[str]) -> Path:
     work = Path(argv[1]).resolve()
     work.mkdir(parents=True, exist_ok=True)
     return work
-
-
-def state_owner(identity: AgentIdentity) -> str:
-    """Return the owner that the state file must name: this VM, while this job uses it.
-
-    Several jobs may use a VM, one after the other; the tenure is the number of the job, from 1.
-    """
-    tenure = identity.config.tenure
-    return identity.instance.instance_id + (f"/{tenure}" if tenure > 1 else "")
 
 
 def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
@@ -304,44 +283,3 @@ def create_cloud_log(
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     buffer = LogBuffer(bytes_max=min(BUFFER_BYTES_MAX, memory_bytes // LOG_MEMORY_PARTS))
     return CloudLog(origin, post, buffer, lambda: run_state.last_started, Console().log)
-
-
-def create_summary_metric(
-    identity: AgentIdentity, storage: StorageReader, console: Console
-) -> SummaryMetric | None:
-    """Return the reader of summary events; None unless this is the primary and has a folder.
-
-    For a trial it reads the trial's metric, otherwise all metrics.
-    """
-    variables = identity.config.environment
-    tag = variables.get(TAG_VARIABLE, "")
-    folder = identity.config.job_dir
-    if not folder and not tag:
-        folder = variables.get("AIP_TENSORBOARD_LOG_DIR")
-    if not folder or not identity.is_primary:
-        return None
-    return SummaryMetric(tag, folder, storage, console.log)
-
-
-def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:
-    """Read which replica this VM is; retry until the metadata server answers.
-
-    Raises KeyError, TypeError or ValueError if the VM config is malformed.
-    """
-    for wait in backoffs(METADATA_RETRY_MAX_S):
-        try:
-            instance = VmRef(
-                name=metadata.get("instance/name").strip(),
-                zone=metadata.get("instance/zone").strip().rsplit("/", 1)[-1],
-                instance_id=metadata.get("instance/id").strip(),
-            )
-            config = VmConfig.parse(metadata.get("instance/attributes/trainmaster-vm-config"))
-            vm = instance if instance.name in config.vm_names else read_tpu_node(metadata, instance)
-            host = read_slice_host(metadata) if config.hosts > 1 else None
-            number = metadata.get("project/numeric-project-id").strip() if vm is instance else ""
-        except HttpError as error:
-            console.log(f"The metadata server does not answer yet ({error}); trying again.")
-            time.sleep(wait)
-            continue
-        return AgentIdentity(vm, config, instance, host, number)
-    raise AssertionError("backoffs never end")

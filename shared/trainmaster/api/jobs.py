@@ -15,7 +15,7 @@ from trainmaster.api import create_job, errors, list_filter, paging
 from trainmaster.api.errors import Json
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name, streams_log
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
 from trainmaster.jobspec.fields.job_id import JOB_ID

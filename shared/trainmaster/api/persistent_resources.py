@@ -19,7 +19,7 @@ from trainmaster.api.vertex_resource import completed_deletion, parent
 from trainmaster.core.model.fit import resource_of
 from trainmaster.core.model.job import public_id
 from trainmaster.core.model.machine_set import MachineSet
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.flows.user_requests import release_machines
 from trainmaster.presentation.job_view import timestamp
 

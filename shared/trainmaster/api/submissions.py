@@ -111,7 +111,7 @@ def _with_defaults(document: Mapping[str, object], kind: DocumentKind) -> dict[s
 
     The API requires these fields, and numbers jobs itself.
     """
-    sent = with_job_id(kind.wrapped(document), None)
+    sent = with_job_id(kind.wrapped(document), job_id=None)
     defaults: dict[str, object] = {"displayName": job_id_of(document) or "job"}
     if kind is VERTEX_TUNING:
         defaults |= {"maxTrialCount": 1, "parallelTrialCount": 1}

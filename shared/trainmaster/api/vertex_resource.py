@@ -21,7 +21,7 @@ from trainmaster.api.errors import Json
 from trainmaster.api.jobs import explain_job
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.rules.messages import INTERNAL_ERROR, with_log_link
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.jobspec.fields.job_id import JOB_ID

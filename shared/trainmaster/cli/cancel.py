@@ -48,7 +48,7 @@ def cancel(
     if everything:
         live_states = [state for state in JobState if not state.is_terminal]
         only = job_filter(live_states, user, mine, label)
-        job_ids = [job.job_id for job in store.recent_jobs(CANCELLED_MAX, None, only)]
+        job_ids = [job.job_id for job in store.recent_jobs(CANCELLED_MAX, after=None, only=only)]
     chosen = list(dict.fromkeys(job_ids or ()))  # each once, in the order of the command
     for job_id in chosen:
         find_job(store, job_id)  # a job that does not exist is an error, before any is cancelled

@@ -66,13 +66,13 @@ def cost(
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show what jobs cost at list prices, by user, job or label. Reads the ledger of each job."""
-    if not is_legal_job_label(by, ""):
+    if not is_legal_job_label(by, value=""):
         raise PermanentError(
             f"--by: must be `user`, `job` or the key of a label, not {by!r}. Example: --by team"
         )
     only = job_filter(state, user, mine, label)
     store = open_store()
-    jobs = store.recent_jobs(limit + 1, None, only)
+    jobs = store.recent_jobs(limit + 1, after=None, only=only)
     has_more = len(jobs) > limit
     jobs = jobs[:limit]
     sums: defaultdict[str, Sum] = defaultdict(Sum)
@@ -132,7 +132,11 @@ def _add(job: Job, store: Store, total: Sum) -> None:
         history = read_history(entries)
         report = None
         if history:
-            sources = CostSources(price_list, None, lambda job: machine_set_of(job, store))
+            sources = CostSources(
+                price_list,
+                checkpoint_times=None,
+                machine_set=lambda job: machine_set_of(job, store),
+            )
             report = cost_report(history, entries, datetime.now(UTC), sources)
         if report:
             total.paid_s += report.goodput.paid_s

@@ -216,7 +216,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
         parse=parse_enum,
     ),
     "enable_dashboard_access": Flag(
-        "", vertex="jobSpec.enableDashboardAccess", panel=_VERTEX, type=bool
+        help="", vertex="jobSpec.enableDashboardAccess", panel=_VERTEX, type=bool
     ),
     "persistent_resource_id": Flag(
         help="", metavar="ID", vertex="jobSpec.persistentResourceId", panel=_VERTEX
@@ -237,9 +237,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
         parse=parse_list,
     ),
     "verbosity": Flag(help="", metavar="LEVEL"),
-    "quiet": Flag("", type=bool),
-    "user_output_enabled": Flag("", type=bool),
-    "log_http": Flag("", type=bool),
+    "quiet": Flag(help="", type=bool),
+    "user_output_enabled": Flag(help="", type=bool),
+    "log_http": Flag(help="", type=bool),
 }
 
 

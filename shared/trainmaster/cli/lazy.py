@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import dropwhile
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from trainmaster.cli.local_distribution import PACKAGE, import_local
 from trainmaster.cli.option_habits import HintingCommand
+
+_SIMILAR: Final = 0.7
+"""Similarity, from 0 to 1, from which a misspelled command is taken for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class LazyGroup(TyperGroup):
         word = next(beside_groups, "list")
         if word in self.habits or word in self.commands:
             return self.habits.get(word, word)
-        return next(iter(get_close_matches(word, self.commands, 1, 0.7)), "")
+        return next(iter(get_close_matches(word, self.commands, n=1, cutoff=_SIMILAR)), "")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands below their headings, each with its whole summary."""

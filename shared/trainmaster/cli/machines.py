@@ -192,7 +192,7 @@ def _ask_installation(regions: list[str]) -> _Offers:
         choose_installation()
     except PermanentError as error:
         complain(f"Prices and zones are not known: {error}")
-        return _Offers(regions, Unknown(str(error)), None)
+        return _Offers(regions, Unknown(str(error)), zones=None)
     from trainmaster.cli.doctor.inspecting import open_inspection
     from trainmaster.gcp.tools.inspection import InspectionError
     from trainmaster.settings import settings
@@ -211,7 +211,7 @@ def _ask_installation(regions: list[str]) -> _Offers:
                     offers.setdefault(offer, []).append(zone)
     except InspectionError as error:
         complain(f"Zones are not known: {error}")
-        return _Offers(regions, prices, None)
+        return _Offers(regions, prices, zones=None)
     return _Offers(regions, prices, offers)
 
 

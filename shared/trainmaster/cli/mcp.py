@@ -133,7 +133,7 @@ class Tools:
         """
         if not job:
             only = self.budget.only if self.budget else JobFilter()
-            newest = self.store.recent_jobs(20, None, only)
+            newest = self.store.recent_jobs(limit=20, after=None, only=only)
             lines = [f"{address_of(stored)}: {stored.state}" for stored in newest]
             if self.budget:
                 lines.insert(0, self.budget.words(self.budget.jobs()))

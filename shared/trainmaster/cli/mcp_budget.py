@@ -26,7 +26,7 @@ from trainmaster.client.job import Job as CreatedJob
 from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, Label, public_id
 from trainmaster.core.model.money import ZERO, Money
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -117,7 +117,7 @@ class Budget:
 
     def jobs(self) -> Sequence[Job]:
         """Return all jobs of the budget, the oldest first."""
-        return self.store.recent_jobs(JOBS_MAX, None, self.only)[::-1]
+        return self.store.recent_jobs(JOBS_MAX, after=None, only=self.only)[::-1]
 
     def _cancel_excess(self, before: Sequence[Job]) -> None:
         """Cancel the jobs that the budget has no money for, also those of other servers.

@@ -322,7 +322,7 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
 
     Raises PermanentError with every problem.
     """
-    _, content = read_job(str(job_file), None)
+    _, content = read_job(str(job_file), config=None)
     document = with_id_from_file(content, job_file.name, "%Y%m%d_%H%M")
     job_id = job_id_of(document) or ""
     if job_id and not is_template(job_id):

@@ -274,7 +274,7 @@ def send(
             if loaded and loaded.state.job.submission == source:
                 return loaded.state.job
             sleep(POLL_S)
-        refused = store.rejections(1, source)
+        refused = store.rejections(limit=1, source=source)
         if refused:
             raise PermanentError("the job was refused: " + " ".join(refused[0].problems))
     raise PermanentError(

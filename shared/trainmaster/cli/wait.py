@@ -100,8 +100,8 @@ class ProgressReader:
             return ""
         if time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + PROGRESS_S
-            self._progress = read_metrics(read_progress, job, "", warn=lambda _: None)
-            self._quiet = read_metrics(read_quiet, job, "", warn=lambda _: None)
+            self._progress = read_metrics(read_progress, job, what="", warn=lambda _: None)
+            self._quiet = read_metrics(read_quiet, job, what="", warn=lambda _: None)
         now = datetime.now(UTC)
         words = [f"the program {self._quiet.words(now)}"] if self._quiet else []
         words += [self._progress.words(now)] if self._progress else []

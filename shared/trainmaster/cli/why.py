@@ -182,7 +182,7 @@ def _explain_reason(name: str | None, form: Format) -> None:
         raise PermanentError("no job is given: name a job, or a reason with --reason NAME")
     word = name.strip().lower().replace("-", "_")
     if word not in set(Reason):
-        nearest = get_close_matches(word, list(Reason), 1, _SIMILAR)
+        nearest = get_close_matches(word, list(Reason), n=1, cutoff=_SIMILAR)
         hint = f"did you mean {nearest[0]}?" if nearest else "the page Reasons lists them"
         raise PermanentError(f"--reason: {name!r} is not a reason of decisions; {hint}")
     reason = Reason(word)

@@ -31,7 +31,9 @@ from trainmaster.wiring.installation import (
 )
 
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
+"""Environment variable with the address of Cloud Logging on a local stack."""
 _ADDRESS: Final = re.compile(r"(jobs|locations/[a-z0-9-]+/[A-Za-z]+)/\w+")
+"""Path of a job below its project, in the format of AI Platform Training or of Vertex AI."""
 POLL_S: Final = 10.0
 """Time between two reads of a job or its log."""
 LATE_LINES_S: Final = 5.0
@@ -92,7 +94,9 @@ class Client:
             "region": region or "",
             "time": datetime.now(UTC).isoformat(),
         }
-        return job_of(self._api.call("POST", "jobs:submit", body, str(uuid.uuid4())))
+        # One id for all tries of this call, so that none creates a second job.
+        invocation = str(uuid.uuid4())
+        return job_of(self._api.call("POST", "jobs:submit", body, invocation))
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now.

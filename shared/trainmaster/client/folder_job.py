@@ -36,7 +36,7 @@ def job_of_folder(
     `job`: None: one machine, with the folder's name as its job id. Raises InvalidJobError and
     PermanentError.
     """
-    named = with_id_from_file({}, folder.resolve().name) if job is None else job
+    named = with_id_from_file(document={}, file_name=folder.resolve().name) if job is None else job
     document = with_default_region(_read(named, region), region)
     document, _ = with_chosen_runtime(document, folder, command)
     refuse_folder(check_folder(document, folder, command))

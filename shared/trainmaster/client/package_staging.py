@@ -56,7 +56,7 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
         file = out_dir / wheel_name(package.name)
         files = list_modules(package).files
         modules = {f"{package.name}/{name}": path for name, path in files.items()}
-        file.write_bytes(wheel(package.name, modules, ()))
+        file.write_bytes(wheel(package.name, modules, requirements=()))
         return [file]
     with tempfile.TemporaryDirectory() as eggs, _locked(root):
         python = [sys.executable, "setup.py", "--quiet"]

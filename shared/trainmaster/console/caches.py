@@ -143,5 +143,5 @@ class MetricCache:
         self._read = cached(cache, key=lambda query: query, lock=Lock())(reader.read)
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
-        """See the port. An error is not kept."""
+        """Return the series, as `MetricReader.read` does. An error is not kept."""
         return self._read(query)

@@ -36,6 +36,8 @@ HEADERS: Final = {
     # With `no-referrer`, browsers would send `Origin: null` with the console's own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
+    # Other sites may not load an answer, not even as an image or a script.
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
 FORM_BYTES_MAX: Final = 262_144
 """A job file of 64 KiB, encoded as a form."""

@@ -146,7 +146,9 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
     """
     if isinstance(entry.decision.action, AcceptJob):
         job = entry.decision.action.job
-        return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
+        return State(
+            job, evolve(state=None, decision=entry.decision, now=entry.at).replicas, whole=True
+        )
     if stored is None:
         return None
     return store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
@@ -165,9 +167,8 @@ def judged(stored: State, entry: LedgerEntry) -> State:
         entry.decision.action, ReplicaAction
     ):
         floor = min(placement.floor, event.subject.vm_generation)
-        return recall(
-            replace(stored, job=replace(stored.job, placement=replace(placement, floor=floor)))
-        )
+        job = replace(stored.job, placement=replace(placement, floor=floor))
+        return recall(replace(stored, job=job))
     return recall(stored)
 
 

@@ -24,7 +24,8 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.cap import Cap, Rate
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.money import ZERO, at_most
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
 from trainmaster.core.timeouts import (

@@ -17,7 +17,8 @@ from typing import Final
 from cachetools import LRUCache
 
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.reporting.lost_work import WrittenObjects, checkpoints_of, written_objects
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError

@@ -22,9 +22,10 @@ from typing import Final
 
 from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Candidate, Plan
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass, Pricing, Reserved
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.where import Candidate
 from trainmaster.core.reporting.lost_work import WrittenObjects, losses, lost_work
 from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.cost.machine_price import machine_price

@@ -11,8 +11,9 @@ from typing import Final
 
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.machines.tpus import TPU_VMS, Generation, generation_of
-from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass, Pricing
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown

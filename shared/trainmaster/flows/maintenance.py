@@ -56,7 +56,7 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
         deps.bus.publish(
             topics.PROVISION,
             internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
-            {},
+            attributes={},
         )
     else:
         record(VmLost(subject, event.at, event.loss), deps)

@@ -81,7 +81,7 @@ def handle(
     """
     now = deps.clock()
     if source and source.startswith(API_SOURCE):
-        raise _reject(source, None, [RESERVED_SOURCE], now, deps.store)
+        raise _reject(source, job_id=None, problems=[RESERVED_SOURCE], now=now, store=deps.store)
     submission = source or _source_of(data)
     job_id: str | None = None
     try:
@@ -117,7 +117,9 @@ def handle(
 def reject(data: bytes, reason: str, deps: CreationDeps) -> None:
     """Refuse data that is no message. Raises RejectedError, after storing the rejection."""
     problem = f"Field: job Error: {reason}"
-    raise _reject(_source_of(data), None, [problem], deps.clock(), deps.store)
+    raise _reject(
+        _source_of(data), job_id=None, problems=[problem], now=deps.clock(), store=deps.store
+    )
 
 
 def _source_of(data: bytes) -> str:

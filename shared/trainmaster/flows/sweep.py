@@ -71,7 +71,7 @@ def handle(deps: Deps) -> tuple[str, ...]:
     if _are_waiting(deps.store.sweep_requests()):
         _log.info("the requests of an earlier sweep have not been delivered yet")
         job_ids = []
-        deps.bus.publish(topics.PROVISION, encode_orphan_search(), {})
+        deps.bus.publish(topics.PROVISION, encode_orphan_search(), attributes={})
     else:
         requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
         if is_pass_due:

@@ -82,7 +82,7 @@ def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> No
             return
     if request.number < REQUESTS_MAX:
         following = replace(request, number=request.number + 1)
-        deps.bus.publish(topics.TUNE, encode_tune(following), {})
+        deps.bus.publish(topics.TUNE, encode_tune(following), attributes={})
 
 
 def _give_up_unpromising(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> None:

@@ -53,7 +53,7 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
     if uploaded.is_misnamed:
         problem = f"{uploaded.name} is not a job file: its name must end in {', '.join(SUFFIXES)}"
         example = "jobs/digits.yaml; packages and data belong in other folders of the bucket"
-        _write_problems(uploaded, (Problem(WHOLE_FILE, problem, example),), objects)
+        _write_problems(uploaded, (Problem(WHOLE_FILE, problem, example=example),), objects)
     if not uploaded.is_job_file:
         return None
     data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
@@ -79,7 +79,7 @@ def _check(
     """
     if len(source.encode()) > ATTRIBUTE_BYTES_MAX:
         problem = "the name of the file is too long"
-        raise InvalidJob((Problem(WHOLE_FILE, problem, "a name of up to 900 bytes"),))
+        raise InvalidJob((Problem(WHOLE_FILE, problem, example="a name of up to 900 bytes"),))
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(
         document,
@@ -98,11 +98,11 @@ def _check(
             " file)"
         )
         used = JOB_EXISTS.partition("Error: ")[2]
-        raise InvalidJob((Problem("jobId", used, example),)) from None
+        raise InvalidJob((Problem("jobId", used, example=example),)) from None
     except OverLimitError as over_limit:
         field = MACHINES_FIELDS[spec.plan.origin.dialect]
         advice = "less of it, or a higher limit in TRAINMASTER_LIMITS"
-        raise InvalidJob((Problem(field, str(over_limit), advice),)) from None
+        raise InvalidJob((Problem(field, str(over_limit), example=advice),)) from None
     return spec.job_id, submitted
 
 

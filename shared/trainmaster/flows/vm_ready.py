@@ -22,12 +22,16 @@ def handle(event: VmReady, deps: Deps, loaded: Loaded | None = None) -> None:
     """Record the event and what begins with it. `loaded`: what it reads, if it was read before."""
     recorded = record(event, deps, loaded=loaded)
     job = recorded.job
+    # An elastic job may go without members whose VMs do not come: this report may be the last one
+    # that it waits for.
     start_if_all_ready(job, deps, may_go_without=True)
     if job is None:
         return
     is_left_out = event.subject.replica_id in job.round.without
     if is_left_out and not job.round.is_held:
-        deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
+        deps.bus.publish(
+            topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), attributes={}
+        )
 
 
 def on_message(message: Message, deps: Deps, auth_deps: AuthDeps | None) -> None:

@@ -21,9 +21,9 @@ TIMEOUT_S: Final = 10.0
 
 
 class DnsAddresses:
-    """See `trainmaster.ports.AddressBook`.
+    """Zonal DNS names, which every VPC network resolves without configuration: no call is made.
 
-    Zonal DNS names, which every VPC network resolves without configuration.
+    Adapter of `trainmaster.ports.AddressBook`.
 
     Source: https://cloud.google.com/compute/docs/internal-dns.
     """
@@ -46,9 +46,10 @@ class DnsAddresses:
 
 
 class EmulatorAddresses:
-    """See `trainmaster.ports.AddressBook`.
+    """The ports that the emulator assigns to a name, in whatever zone, and keeps.
 
-    The emulator assigns ports to a name, in whatever zone, and keeps them.
+    Adapter of `trainmaster.ports.AddressBook`. Methods raise TemporaryError if the emulator does
+    not answer.
     """
 
     def __init__(self, endpoint: str) -> None:

@@ -29,7 +29,12 @@ _log = logging.getLogger(__name__)
 
 
 class Fleets:
-    """See `trainmaster.ports.Fleet`. `tpu` None: the installation does not use Cloud TPU."""
+    """The VMs of Compute Engine and the nodes of Cloud TPU as one fleet. Each call goes to the one
+    that has the VM, or to both.
+
+    Adapter of `trainmaster.ports.Fleet`, with the errors of the two. `tpu` None: the installation
+    does not use Cloud TPU.
+    """
 
     def __init__(self, compute: Fleet, tpu: Fleet | None) -> None:
         self._compute = compute

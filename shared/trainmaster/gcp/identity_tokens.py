@@ -25,7 +25,10 @@ week.
 
 
 class IdentityTokens:
-    """See `trainmaster.ports.Tokens`. Thread-safe. `clock` is monotonic, in seconds."""
+    """Verifies identity tokens by Google's public keys. Thread-safe.
+
+    Adapter of `trainmaster.ports.Tokens`. `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, certificates_url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = PublicKeys(certificates_url, clock)

@@ -30,9 +30,9 @@ TIMEOUT_S: Final = 3.0
 
 
 class CloudJobLog:
-    """See `trainmaster.ports.JobLog`.
+    """The service's own lines in a job's log, in Cloud Logging. Thread-safe, as its client is.
 
-    Thread-safe, as its client is. `endpoint`: an emulator's; empty: Google's.
+    Adapter of `trainmaster.ports.JobLog`. `endpoint`: an emulator's; empty: Google's.
 
     The client is built for the first line, because its import takes a quarter of a second
     (google-cloud-logging imports OpenTelemetry and the formats of other products), and most cold

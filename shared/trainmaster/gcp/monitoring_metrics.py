@@ -38,9 +38,9 @@ Json = Mapping[str, Any]
 
 
 class MonitoringMetrics:
-    """See `trainmaster.ports.MetricReader`.
+    """The time series of the agents in Cloud Monitoring. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. Thread-safe.
+    Adapter of `trainmaster.ports.MetricReader`. `endpoint`: an emulator's; empty: Google's.
     """
 
     def __init__(self, project: str, endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -48,7 +48,11 @@ class MonitoringMetrics:
         self._api = RestApi(GOOGLE, endpoint, timeout_s)
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
-        """See the port. Several pages cost a call each; a page has 100,000 points."""
+        """Return the series that have points. Several pages cost a call each; a page has 100,000
+        points.
+
+        Raises MetricsDeniedError if the caller may not read metrics, and TemporaryError.
+        """
         series: list[MetricSeries] = []
         parameters = _parameters(query)
         while True:

@@ -62,9 +62,12 @@ class _MissingError(TemporaryError):
 
 
 class ProjectAccess:
-    """See `trainmaster.ports.Access`.
+    """Google's IAM, queried with the caller's own access token. Thread-safe: every call has a
+    session of its own.
 
-    Thread-safe: every call has a session of its own, with the caller's token.
+    Adapter of `trainmaster.ports.Access`. All methods but `email` raise UnknownTokenError for a
+    token that Google does not accept, and CallersProjectError if the API is not enabled in the
+    caller's project. Every other failure raises TemporaryError.
     """
 
     def __init__(
@@ -95,8 +98,8 @@ class ProjectAccess:
         )
 
     def api_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
-        """See the port. Each of them is granted by a permission on the service account for callers,
-        which Google knows.
+        """Return those of the API's permissions that the caller has in this installation. Each of
+        them is granted by a permission on the service account for callers, which Google knows.
         """
         granted_by = permissions_on_account(permissions)
         account = quote(callers_account(self._project_id))
@@ -110,12 +113,12 @@ class ProjectAccess:
         return frozenset(name for name, permission in granted_by.items() if permission in granted)
 
     def has_full_scope(self, token: str) -> bool:
-        """See the port. Source: google-auth-library-nodejs, getTokenInfo, which sends the token in
-        the header of a POST.
+        """Return whether the token has the scope `cloud-platform`, so that it may change things.
 
-        Google answers 400 for a token that this endpoint does not know, such as one of a federated
-        identity. The endpoint does not know tokens that a service account signed by itself either,
-        but these carry their scopes.
+        Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of a
+        POST. Google answers 400 for a token that this endpoint does not know, such as one of a
+        federated identity. The endpoint does not know tokens that a service account signed by
+        itself either, but these carry their scopes.
         """
         signed_scopes = _signed_scopes(token)
         if signed_scopes is not None:
@@ -127,7 +130,9 @@ class ProjectAccess:
         return FULL_SCOPE in str(answer.get("scope", "")).split()
 
     def may_act_as(self, token: str, account: str) -> bool:
-        """See the port. Source: AI Platform Training required this permission of a caller who named
+        """Return whether the caller may run VMs as this service account.
+
+        Source: AI Platform Training required this permission of a caller who named
         a service account for a job.
         """
         path = f"/v1/projects/-/serviceAccounts/{quote(account)}"
@@ -137,7 +142,9 @@ class ProjectAccess:
         return ACT_AS in granted
 
     def project_number(self, token: str) -> str:
-        """See the port. Source: `projects.get` of Cloud Resource Manager v1, which requires
+        """Return Google's number of the project; empty if the caller may not see the project.
+
+        Source: `projects.get` of Cloud Resource Manager v1, which requires
         resourcemanager.projects.get.
         """
         try:
@@ -152,7 +159,9 @@ class ProjectAccess:
         return str(number)
 
     def email(self, token: str) -> str | None:
-        """See the port. Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an
+        """Return the caller's e-mail address, or None if the token's scopes do not include it.
+
+        Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an
         address, if the token lacks the scope `email`, as those of service accounts do.
         """
         if not self._people_endpoint:

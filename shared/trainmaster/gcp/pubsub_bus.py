@@ -22,7 +22,10 @@ Source: Pub/Sub quotas. A request may have 10 MB; ours have some hundred bytes e
 
 
 class PubsubBus:
-    """See `trainmaster.ports.Bus`. Thread-safe, as its client is."""
+    """The topics of one project. Messages may be delivered more than once and in any order.
+
+    Adapter of `trainmaster.ports.Bus`. Thread-safe, as its client is.
+    """
 
     def __init__(
         self, client: PublisherClient, project: str, translation: Translation | None = None

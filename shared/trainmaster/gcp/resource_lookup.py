@@ -35,7 +35,11 @@ _SECRET: Final = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/vers
 
 
 class GoogleResources:
-    """See `trainmaster.ports.Resources`. Thread-safe. Empty endpoints mean Google's."""
+    """Looks up what a job names: service accounts, secrets and images. Thread-safe.
+
+    Adapter of `trainmaster.ports.Resources`. What the installation may not see is UNKNOWN. All
+    methods raise TemporaryError for transient errors. Empty endpoints mean Google's.
+    """
 
     def __init__(
         self, project: str, accounts: str = "", secrets: str = "", images: str = ""
@@ -46,7 +50,7 @@ class GoogleResources:
         self._images = RestApi(GOOGLE_IMAGES, images, TIMEOUT_S)
 
     def service_account(self, email: str) -> Existence:
-        """See the port.
+        """Look up a service account by its e-mail address; a disabled one is MISSING.
 
         The path contains the project, because IAM answers 403 for a missing account in
         `projects/-`. Source: IAM, `projects.serviceAccounts.get`.
@@ -59,7 +63,10 @@ class GoogleResources:
         return Existence.MISSING if account.get("disabled") else existence
 
     def secret_version(self, name: str) -> Existence:
-        """Look up a secret version: `SECRET`, `SECRET/versions/VERSION`, or a full name."""
+        """Look up a secret version: `SECRET`, `SECRET/versions/VERSION`, or a full name.
+
+        The default version is the latest one. MISSING also if the version is disabled or destroyed.
+        """
         match = _SECRET.fullmatch(name)
         if match is None:
             return Existence.MISSING
@@ -71,7 +78,9 @@ class GoogleResources:
         return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
-        """Look up an image by its tag or digest."""
+        """Look up an image by its tag or digest. Return its digest, too, `sha256:…`; empty: it is
+        not known.
+        """
         existence, resource = _look_up(self._images, f"/v1/{image.resource}")
         digest = image.digest or str(resource.get("version", "")).rpartition("/")[2]
         if not DIGEST.fullmatch(digest):

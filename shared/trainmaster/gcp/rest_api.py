@@ -59,7 +59,7 @@ class RestApi:
         return answer
 
     def get(self, path: str, **parameters: Parameter) -> Json:
-        return self.call("GET", path, None, **parameters)
+        return self.call("GET", path, body=None, **parameters)
 
     def find(self, path: str) -> Json | None:
         """Return the resource. None: it does not exist."""

@@ -24,9 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class StorageObjects:
-    """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`.
+    """Objects of Cloud Storage by their URI, `gs://bucket/name`. Thread-safe, as its client is.
 
-    Thread-safe, as its client is.
+    Adapter of `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`. All methods raise
+    TemporaryError for transient errors.
     """
 
     def __init__(self, client: Client, deadline_s: float = CALL_S) -> None:
@@ -36,7 +37,7 @@ class StorageObjects:
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         """Return at most the first `max_bytes` of the object, or None if it does not exist."""
         blob = _blob(self._client, uri, generation)
-        data = _read(blob, uri, 0, max_bytes - 1, self._options)
+        data = _read(blob, uri, start=0, end=max_bytes - 1, options=self._options)
         if data is None or blob.content_encoding != "gzip":
             return data
         return _decompressed(data, max_bytes)
@@ -119,12 +120,12 @@ class StorageObjects:
         self._client.close()
 
     def _blob(self, uri: str) -> Any:
-        return _blob(self._client, uri, None)
+        return _blob(self._client, uri, generation=None)
 
 
 def read_part(client: Client, uri: str, generation: int | None, start: int) -> bytes | None:
     """Return the stored bytes from `start`; None if there is no such object or generation."""
-    return _read(_blob(client, uri, generation), uri, start, None, CALL)
+    return _read(_blob(client, uri, generation), uri, start, end=None, options=CALL)
 
 
 def _read(

@@ -17,22 +17,13 @@ from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
 from trainmaster.core.model.exit_policy import ExitPolicy
-from trainmaster.core.model.plan import (
-    Access,
-    BootImage,
-    Container,
-    Limits,
-    Origin,
-    Plan,
-    Program,
-    Restarts,
-    Substitution,
-    TaskGroup,
-    Where,
-)
+from trainmaster.core.model.origin import Origin, Substitution
+from trainmaster.core.model.plan import Access, BootImage, Limits, Plan, Restarts
 from trainmaster.core.model.saving import CheckpointSignal, SavePolicy
+from trainmaster.core.model.task_group import Container, Program, TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
+from trainmaster.core.model.where import Where
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
 from trainmaster.jobspec.fields.environment_variables import check_lines, resolve_common_variables
@@ -176,7 +167,7 @@ def _resolve(
         if job.training_input is None:
             at_top = [name for path, name in problems.names.items() if len(path) == 1]
             problems.add_text(
-                (TRAINING_INPUT,), describe_missing_body(at_top), TRAINING_INPUT_EXAMPLE
+                (TRAINING_INPUT,), describe_missing_body(at_top), advice=TRAINING_INPUT_EXAMPLE
             )
         spec = resolve_training_input(
             job.training_input or TrainingInput(), extension, variables, problems

@@ -101,7 +101,11 @@ def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> 
         return dict(document)
     if at is None:
         raise InvalidJob(
-            (Problem("jobId", "contains a time, but the submission has no time", "digits_1"),)
+            (
+                Problem(
+                    "jobId", "contains a time, but the submission has no time", example="digits_1"
+                ),
+            )
         )
     return with_job_id(document, at_time(job_id, at))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 
 FieldPath = tuple[str | int, ...]
 """A place in the document, in canonical names: ("trainingInput", "args", 1)."""
@@ -79,7 +79,7 @@ def _without_values(problem: Problem) -> Problem:
     name = re.split(r"[=\s]", name.lstrip())[0]  # the value may be in the name by mistake
     text = _QUOTED_VALUE.sub("", problem.problem)
     has_value = text != problem.problem
-    return Problem(path + name, text, "text in quotes" if has_value else problem.example)
+    return Problem(path + name, text, example="text in quotes" if has_value else problem.example)
 
 
 def service_path(path: str) -> str:
@@ -167,7 +167,7 @@ class Problems:
         is_snake_case = bool(parent) and any("_" in name for name in siblings)
         return snake_case(leaf) if is_snake_case else leaf
 
-    def add(self, path: FieldPath, problem: str, example: object) -> None:
+    def add(self, path: FieldPath, problem: str, *, example: object) -> None:
         """Add a problem.
 
         `example` is a correct value, shown as `name: value`, or bare for a list item.
@@ -176,13 +176,13 @@ class Problems:
         if not isinstance(path[-1], int):
             named = path if self.spelled_name(path) else path[:-1]  # the sender left `path` out
             text = f"{self.spelled_name(named)}: {text}"
-        self.add_text(path, problem, text)
+        self.add_text(path, problem, advice=text)
 
-    def add_text(self, path: FieldPath, problem: str, example: str) -> None:
+    def add_text(self, path: FieldPath, problem: str, *, advice: str) -> None:
         """Add a problem with advice that is not a value of the field itself."""
         if not self._is_covered(path):
             spelled = self.spelled_path(path)
-            self._by_field[spelled] = Problem(spelled, problem, example)
+            self._by_field[spelled] = Problem(spelled, problem, example=advice)
 
     def substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
         """Note that the job gets something else than the field requests.

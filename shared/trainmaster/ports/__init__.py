@@ -12,6 +12,7 @@ from trainmaster.ports.fleet import (
     Fleet,
     NotCreated,
     Pending,
+    Reached,
     ZonesUnreachableError,
     complete,
     reached,

@@ -46,7 +46,7 @@ class Reached(NamedTuple, Generic[Item]):
 def reached(list_items: Callable[[], tuple[Item, ...]]) -> Reached[Item]:
     """Return what a listing of the fleet has, also if it lacks zones."""
     try:
-        return Reached(list_items(), (), "")
+        return Reached(list_items(), unreachable=(), refusal="")
     except ZonesUnreachableError as error:
         return Reached(error.listed, error.zones, error.refusal)
 

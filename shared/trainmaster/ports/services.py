@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from trainmaster.core.intake.registry_images import RegistryImage
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.reporting.job_log import ServiceLine
 from trainmaster.errors import PermanentError

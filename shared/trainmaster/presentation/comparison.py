@@ -76,7 +76,7 @@ def facts(
         yield "ran", duration_words(end - job.started_at)
     yield "zone", job.zone
     yield "attempts", str(job.attempt)
-    shown = shown_entries(entries, None, everything=False)
+    shown = shown_entries(entries, replica_id=None, everything=False)
     yield "decisions", str(sum(1 + omitted for _, omitted in shown))
     best_trial = next(iter(job.tuning.best_first()), None) if job.tuning else None
     if job.tuning and best_trial and best_trial.measurement:

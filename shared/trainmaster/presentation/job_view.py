@@ -24,8 +24,8 @@ from trainmaster.core.model.job import (
     public_id,
 )
 from trainmaster.core.model.members import state_word
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.owner import owner
-from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name

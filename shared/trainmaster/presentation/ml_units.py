@@ -18,7 +18,7 @@ from typing import Final
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.money import Money
-from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 
 _USD_PER_UNIT: Final = 0.49
 _USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}

@@ -77,7 +77,9 @@ def _last(error_type: str) -> str:
 
 
 def _row_of_type(name: str, place: Place) -> Row | None:
-    row = TYPES.get(name) or next((named for named in NAMES if named.matches("", name)), None)
+    row = TYPES.get(name) or next(
+        (named for named in NAMES if named.matches(name="", message=name)), None
+    )
     return row if row is not None and _fits(row, place) else None
 
 

@@ -16,6 +16,8 @@ from typing import Final
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 from trainmaster.program_files.source_files import Entry
 
+_SIMILAR: Final = 0.5
+"""Similarity, from 0 to 1, from which a misspelled path is taken for another one."""
 _PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
 _PYTHON_LONG_OPTION_WITH_VALUE: Final = "--check-hash-based-pycs"
 _SHELLS: Final = ("bash", "sh")
@@ -101,7 +103,7 @@ def check_module(module: str, names: frozenset[str]) -> Iterator[ProgramFinding]
     if is_whole_package and not _has_compiled_sources(folder, names):
         inside = [PurePosixPath(name) for name in names if PurePosixPath(name).parent.match(folder)]
         modules = [path.stem for path in inside if path.suffix == ".py"]
-        nearest = get_close_matches(parts[-1], sorted(set(modules) - {"__init__"}), 1, 0)
+        nearest = get_close_matches(parts[-1], sorted(set(modules) - {"__init__"}), n=1, cutoff=0)
         remedy = f"write for example {'.'.join([*parts[:-1], *nearest])}" if nearest else "add it"
         yield must_fail(f"{folder}/ has no module {parts[-1]}, which {module} names", remedy)
 
@@ -127,7 +129,7 @@ def _check_script(script: str, files: ProgramFiles) -> Iterator[ProgramFinding]:
     suffix = PurePosixPath(path).suffix
     alike = [name for name in sorted(files.names) if PurePosixPath(name).suffix == suffix]
     same_name = [name for name in alike if PurePosixPath(name).name == PurePosixPath(path).name]
-    nearest = same_name or get_close_matches(path, alike, 1, 0.5)
+    nearest = same_name or get_close_matches(path, alike, n=1, cutoff=_SIMILAR)
     remedy = f"did you mean {nearest[0]}?" if nearest else "the command may name the folder's files"
     yield must_fail(f"{script} is not among the files that the job gets", remedy)
 

@@ -169,7 +169,7 @@ def _nearest_module(name: str, siblings: Iterable[str]) -> str | None:
     modules = sorted(filter(_MODULE_NAME.fullmatch, usual))[:NEAREST_AMONG_MAX]
     if len(name) > NEAREST_CHARS_MAX:
         return None
-    return next(iter(get_close_matches(name, modules, 1, 0)), None)
+    return next(iter(get_close_matches(name, modules, n=1, cutoff=0)), None)
 
 
 def _lookup(module: str, files: frozenset[str]) -> tuple[str, set[str]]:

@@ -39,7 +39,9 @@ KEPT_PERCENT: Final = 75.0
 
 
 def find_unpromising(tuning: Tuning) -> Mapping[int, str]:
-    """See `trainmaster.ports.Suggester`."""
+    """Return the running trials to stop by the rule `tuning.stopping`: their numbers, each with the
+    values that were compared, in words. Empty without such a rule.
+    """
     running = [
         trial
         for trial in tuning.trials

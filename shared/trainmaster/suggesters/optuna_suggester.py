@@ -44,7 +44,11 @@ Values = tuple[str, ...]
 
 
 class OptunaSuggester:
-    """See `trainmaster.ports.Suggester`."""
+    """Chooses the values of trials with Optuna, and the trials that are stopped early. Both are
+    deterministic: Optuna learns the trials so far anew in each call.
+
+    Adapter of `trainmaster.ports.Suggester`.
+    """
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
         """Return the values of the next trial: one per parameter, in the order of
@@ -52,7 +56,7 @@ class OptunaSuggester:
         """
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
-            return _first_untried(tuning, tried, 0)
+            return _first_untried(tuning, tried, start=0)
         for attempt in range(TRIES):
             values = _ask_optuna(tuning, _seed_number(f"{seed}/{attempt}"))
             if values not in tried:

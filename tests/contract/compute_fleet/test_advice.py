@@ -12,9 +12,9 @@ import requests
 from tests.contract.compute_fleet.answers import a_response
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import START
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
 from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.ports import Advisor

@@ -18,7 +18,7 @@ from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.jobs import a_job, a_plan, change_plan
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import TemporaryError
@@ -39,9 +39,8 @@ def test_stockout_keeps_googles_message_and_suggested_zones(
     assert outcome.zones_available == ("us-central1-c", "us-central1-f")
     assert f"zones/{ZONE}' does not have enough resources" in outcome.message
     compute.stock_out()
-    assert (
-        compute.fleet.create(job, a_create(job), metadata()) == outcome
-    )  # the same request, the same answer
+    # The same request, the same answer.
+    assert compute.fleet.create(job, a_create(job), metadata()) == outcome
     assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
 
 

@@ -15,10 +15,10 @@ from tests.support.jobs import START, WORKER_0, a_replica, a_state, change_plan
 from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, JobState, LeftZone, Placement
-from trainmaster.core.model.plan import Candidate, Option
 from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.round import Round
+from trainmaster.core.model.where import Candidate, Option
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import RefusedError

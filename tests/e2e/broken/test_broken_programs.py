@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.broken.programs import PROGRAMS, SUBMIT, BrokenProgram
 from tests.e2e.broken.walk import walk
 from tests.e2e.conftest import Lab
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 HEAVY = pytest.mark.heavy(
     fact="one command shows the cause of each broken program, after two lives at most",

@@ -100,9 +100,8 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
         "at": "2026-11-21T03:00:00Z",
     }
     lab.faults.kill_program(vm.name)
-    lab.until(
-        lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20
-    )  # the next round has begun
+    # The next round has begun.
+    lab.until(lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20)
     before = lab.state(job_id)
     exit_again = json.dumps({**subject, "cause": "process", "signal": 9}).encode()
     for _ in range(5):
@@ -112,9 +111,8 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
             topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode()
         )
     steps = lab.console(job_id, WORKER_0).count("step ")
-    lab.until(
-        lambda: lab.console(job_id, WORKER_0).count("step ") >= steps + 30, 10
-    )  # time to handle the messages
+    # Time to handle the messages.
+    lab.until(lambda: lab.console(job_id, WORKER_0).count("step ") >= steps + 30, 10)
     lab.finish(job_id)
     after = lab.wait_for_success(job_id)
     assert [replica.restarts_used for replica in after.replicas] == [

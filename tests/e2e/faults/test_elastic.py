@@ -24,10 +24,11 @@ CHIEF, WORKER_0, WORKER_1 = (
 ZONE = "us-central1-c"
 
 
+# Waits for the next request of VMs, one minute.
 @pytest.mark.heavy(
     fact="a gang goes on with fewer members, and grows again",
     quick="`unit/flows/test_elastic.py`, `unit/core/rules/test_elastic.py`, `sim`",
-)  # waits for the next request of VMs, one minute
+)
 def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends(lab: Lab) -> None:
     """The middle member goes, so that ranks have to move up."""
     folder = f"gs://{lab.bucket}/elastic-{time.time_ns()}"

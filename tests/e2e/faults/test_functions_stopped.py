@@ -57,9 +57,8 @@ def test_training_continues_while_functions_are_stopped_and_events_count_once(la
         began = steps_done(lab, job_id, CHIEF)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(BLACKOUT_S)
-        lab.until(
-            lambda: steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, 20
-        )  # the chief continued training
+        # The chief continued training.
+        lab.until(lambda: steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, 20)
         assert lab.store.entry(job_id, "1-worker-0-1-vm-1-exit") is None, (
             "the exit cannot have been judged yet"
         )

@@ -44,9 +44,8 @@ def test_vm_that_hangs_is_replaced_within_two_minutes_and_a_half(lab: Lab) -> No
     print(f"found after {time.monotonic() - began:.0f} s")
     assert time.monotonic() - began <= FOUND_S
     assert Reason.AGENT_SILENT in {entry.decision.reason for entry in lab.store.ledger(job_id)}
-    lab.until(
-        lambda: not lab.state(job_id).job.round.is_held, 300
-    )  # a guest that hangs is deleted after 90 s
+    # A guest that hangs is deleted after 90 s.
+    lab.until(lambda: not lab.state(job_id).job.round.is_held, 300)
     lab.finish(job_id)
     state = lab.wait_for_success(job_id, 120)
     assert (state.job.attempt, [replica.restarts_used for replica in state.replicas]) == (1, [0, 0])

@@ -30,8 +30,8 @@ from tests.e2e.frameworks.slow_input import SAVE_EVERY, STEPS
 from tests.integration.agent.support.packages import wheel_of
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process.loopback import call
-from trainmaster_emulators.process.state import ROOT
 
 pytestmark = [
     pytest.mark.e2e,
@@ -157,10 +157,11 @@ LIBRARIES: Final = {
         ("ray[train]==2.*",),
         workers=0,
         env=(("RAY_DEDUP_LOGS", "0"),),
+        # Without ray[default], Ray prints each second, also while its workers hang.
         faults=(
             "kill chief",
             "lost VM",
-        ),  # without ray[default], Ray prints each second, also while its workers hang
+        ),
         rank="ray::RayTrainWorker",
     ),
     "fabric": Library(

@@ -19,8 +19,9 @@ from tests.support.serving import serving
 from tests.support.stack import LocalStack, local_stack, reserved_ports
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.core.model.job import JobState
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process.service import run_alone
-from trainmaster_emulators.process.state import ROOT, StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
 from trainmaster_emulators.realism.compute_access import ROLES_FILE
 from trainmaster_emulators.services import functions_host, grpc_gate, http_gate
@@ -140,6 +141,5 @@ def test_job_without_the_permission_to_create_vms_names_it(tmp_path: Path) -> No
         job_id = lab.scripted(workers=1)
         lab.until(lambda: refusal in lab.stack.refusals(), 60)
         lab.until(lambda: refusal in lab.story(job_id), 60)
-        assert not lab.state(
-            job_id
-        ).job.state.is_terminal  # for an hour, in which the role can be repaired
+        # For an hour, in which the role can be repaired.
+        assert not lab.state(job_id).job.state.is_terminal

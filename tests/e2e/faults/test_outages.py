@@ -15,7 +15,7 @@ from tests.e2e.jobs.test_tpu import ONE_HOST, ONE_SLICE, TpuFleetInZones, TpuLab
 from tests.support.stack import local_stack
 from trainmaster.core.decisions import Reason
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "10"))
 """The environment variable allows longer manual tests, with `-s`, which shows what users read
@@ -110,9 +110,8 @@ def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again
     with lab_on(tpus.stack, tpus.packages) as lab:
         job_id = lab.scripted(workers=1, steps=MANY_STEPS)
         lab.wait(job_id, "RUNNING", 300)
-        lab.until(
-            lambda: is_everything_running(lab, job_id), 120
-        )  # a replica may have been ready in another zone
+        # A replica may have been ready in another zone.
+        lab.until(lambda: is_everything_running(lab, job_id), 120)
         for outage in COMPUTE_OUTAGES:
             restart_in_an_outage(lab, job_id, outage)
         check_nothing_was_lost(lab, job_id)

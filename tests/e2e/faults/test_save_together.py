@@ -53,9 +53,8 @@ def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(
     lab.until(lambda: all("step 3" in lab.console(job_id, member) for member in members), 60)
     times, last = [], 0
     for number, member in enumerate(members[:preempted], start=1):
-        time.sleep(
-            1 - time.time() % 1
-        )  # members are signalled between two steps, which they take at full seconds
+        # Members are signalled between two steps, which they take at full seconds.
+        time.sleep(1 - time.time() % 1)
         preempted_at = time.time()
         lab.faults.preempt(vm_name(job_id, member), 30)
         lab.until(lambda: lab.state(job_id).job.round.number == number + 1, 30)  # noqa: B023

@@ -34,10 +34,8 @@ folder = sys.argv[1 + has_deepspeed]
 Path(folder).mkdir(parents=True, exist_ok=True)
 config = Path("ds_config.json")
 automatic = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
-optimizer = {
-    "type": "AdamW",
-    "params": {"lr": "auto", "torch_adam": True},
-}  # DeepSpeed's own would be compiled
+# Not DeepSpeed's own Adam, which would be compiled.
+optimizer = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}
 zero = {"optimizer": optimizer, "zero_optimization": {"stage": 1}}
 config.write_text(json.dumps({**zero, **dict.fromkeys(automatic, "auto")}))
 if has_deepspeed:

@@ -17,7 +17,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.presentation.job_view import service_view
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 HEAVY = pytest.mark.heavy(
     fact="built-in algorithms learn in whole jobs",

@@ -25,10 +25,11 @@ def running_workers(lab: Lab, job_id: str) -> set[ReplicaId]:
     } & WORKERS
 
 
+# Waits for the next request of a VM without capacity, one minute.
 @pytest.mark.heavy(
     fact="a job without a gang starts with the VMs that are available",
     quick="`unit/flows/test_partial_starts.py`",
-)  # waits for the next request of a VM without capacity, one minute
+)
 @pytest.mark.timeout(900)
 def test_job_runs_with_one_worker_and_the_other_one_joins_when_there_is_capacity(lab: Lab) -> None:
     lab.faults.change(machine_limits={MACHINE: 1})
@@ -42,9 +43,8 @@ def test_job_runs_with_one_worker_and_the_other_one_joins_when_there_is_capacity
         lab.wait(job_id, "RUNNING", 90)
         lab.until(lambda: len(running_workers(lab, job_id)) == 1, 60)
         lab.until(lambda: lab.state(job_id).job.placement.round >= 1, 60)
-        (missing,) = WORKERS - running_workers(
-            lab, job_id
-        )  # Compute Engine chooses which one it creates
+        # Compute Engine chooses which one it creates.
+        (missing,) = WORKERS - running_workers(lab, job_id)
         assert missing not in {vm.replica_id for vm in lab.fleet.list_vms(job_id)}
         assert lab.replica(job_id, missing).state is ReplicaState.WAITING
     finally:

@@ -128,9 +128,8 @@ def test_tick_during_an_outage_of_the_scheduler_is_fired_late_and_once(
     pid = lab.stack.state.services["scheduler"].pid
     schedule.create("0 3 1 1 *")
     schedule.command("pause", schedule.name)
-    while (
-        datetime.now(UTC).second > LATEST_SECOND
-    ):  # the next tick must be in the outage, not before it
+    # The next tick must be in the outage, not before it.
+    while datetime.now(UTC).second > LATEST_SECOND:
         time.sleep(0.5)
     schedule.create("* * * * *")
     schedule.command("resume", schedule.name)

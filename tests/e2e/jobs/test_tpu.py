@@ -17,10 +17,10 @@ from tests.integration.tpu.slices import logs_of
 from tests.support.jobs import change_plan
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import JobSubmitted
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import LossCause, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows.commit.record import record
@@ -182,11 +182,12 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
         return losses != [LossCause.GONE] or tpus.replica(job_id, SLICE).vm_generation == 2
 
     tpus.until(is_lost_or_replaced, 60)
+    # As the sweep does every minute.
     tpus.bus.publish(
         topics.PROVISION,
         internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
         {},
-    )  # as the sweep does every minute
+    )
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert replacements(tpus, job_id) == (0, 1, 2)
@@ -241,11 +242,12 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
         return LossCause.PREEMPTION in losses or tpus.replica(job_id, first).vm_generation > 1
 
     tpus.until(is_preempted_or_replaced, 60)
+    # As the sweep does every minute.
     tpus.bus.publish(
         topics.PROVISION,
         internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
         {},
-    )  # as the sweep does every minute
+    )
     tpus.until(lambda: tpus.replica(job_id, first).vm_generation == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
     tpus.until(

@@ -25,7 +25,7 @@ from tests.support.stack import clean_environment
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.messaging import topics
 from trainmaster.messaging.job_state import JobStateMessage
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 HEAVY = pytest.mark.heavy(
     fact="a shell, notifications and TensorBoard work beside a whole job",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.printed_page import Block, Shell, blocks_of
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"

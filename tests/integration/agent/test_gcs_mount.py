@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import pytest
 
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 HEAVY = pytest.mark.heavy(
@@ -60,7 +60,7 @@ sys.path.insert(0, {emulators!r})
 from trainmaster_emulators.machines.gcsfuse import server
 handle, left = server.handle, [{number}]
 def counted(files, opcode, node, body):
-    if opcode != server.INIT:
+    if opcode != server.Opcode.INIT:
         left[0] -= 1
         if left[0] == 0 and {is_before}:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -142,11 +142,7 @@ def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, progr
 
 @pytest.mark.parametrize(
     ("is_before", "step"),
-    [
-        (True, 4),
-        pytest.param(True, 1, marks=HEAVY),
-        pytest.param(False, 1, marks=HEAVY),
-    ],
+    [(True, 4), pytest.param(True, 1, marks=HEAVY), pytest.param(False, 1, marks=HEAVY)],
 )
 def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(
     case: Case, is_before: bool, step: int
@@ -210,10 +206,8 @@ except OSError as error:
 
 def test_second_writer_of_an_object_gets_an_error_that_cannot_be_ignored(case: Case) -> None:
     exit_ = case.run(TWICE.format(ignores=False))
-    assert (exit_["cause"], exit_["exit_status"]) == (
-        "process",
-        errno.ESTALE,
-    )  # the program's own failure
+    # The program's own failure.
+    assert (exit_["cause"], exit_["exit_status"]) == ("process", errno.ESTALE)
     exit_ = case.run(TWICE.format(ignores=True).replace("model.bin", "other.bin"))
     assert exit_["cause"] == "setup"
     assert "stale file handle" in exit_["tail"]

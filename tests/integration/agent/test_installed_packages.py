@@ -87,13 +87,14 @@ def test_one_package_with_a_requirement_is_enough(folder: Path) -> None:
     ):
         record.write_text(json.dumps({"url": url, "archive_info": {}}))
         assert not require_nothing([helper])
+    # Other programs may write the file, too.
     for text in (
         "null",
         "[]",
         '{"url": 1}',
         "{}",
         "no JSON",
-    ):  # other programs may write the file, too
+    ):
         record.write_text(text)
         assert not require_nothing([helper])
     record.unlink()  # pips before 20.1 write none

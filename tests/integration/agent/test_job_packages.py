@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
+import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -356,6 +359,28 @@ def test_package_with_only_a_setup_py_is_built_without_isolation(
 def test_unreadable_archive_is_built_with_isolation(tmp_path: Path) -> None:
     (tmp_path / "t.tar.gz").write_bytes(b"no archive")
     assert builds_without_isolation(tmp_path / "t.tar.gz") is False
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, zlib.error, lzma.LZMAError])
+def test_archive_that_python_cannot_read_is_left_to_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """An error in the thread of the setup would end the agent, which starts again, without end."""
+
+    def fail(_: tarfile.TarFile) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(tarfile.TarFile, "getnames", fail)
+    (tmp_path / "t.tar.xz").write_bytes(lzma.compress(bytes(1024)))
+    assert builds_without_isolation(tmp_path / "t.tar.xz") is False
+
+
+def test_archive_of_headers_of_headers_is_left_to_pip(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("name")
+    member.type, member.size = tarfile.GNUTYPE_LONGNAME, 4
+    header = member.tobuf(tarfile.GNU_FORMAT) + b"abc" + bytes(509)
+    (tmp_path / "t.tar.xz").write_bytes(lzma.compress(header * 2000 + bytes(1024)))
+    assert builds_without_isolation(tmp_path / "t.tar.xz") is False
 
 
 @pytest.mark.parametrize("uri", [TRAINER, "gs://b/folder/", "http://h/p.tar.gz", "gs:///x"])

@@ -284,10 +284,11 @@ def test_cause_reported_by_an_earlier_agent_is_not_reported_again() -> None:
         ('{"window_start_time": "2026-09-21T14:13:20.123456789Z"}', T0),
         ('{"window_start_time": "2026-09-21T07:13:20.000-07:00"}', T0),
         ('{"window_start_time": "2026-09-21T19:43:20+05:30"}', T0),
+        # As in the REST API; observed on some machine types.
         (
             '{"windowStartTime": "2026-09-21T14:13:20Z"}',
             T0,
-        ),  # as in the REST API; observed on some machine types
+        ),
         ('{"error": "no notifications have been received yet, try again later"}', None),
         ('{"window_start_time": "tomorrow"}', None),
         ('{"window_start_time": null}', None),

@@ -52,9 +52,8 @@ def test_host_reports_its_node_and_its_number(cloud: Cloud, host: Vm) -> None:
         "CLOUD_TPU_TASK_ID": "1",
         "TPU_WORKER_HOSTNAMES": "10.130.0.5,10.130.0.4",
     }
-    assert (
-        environment["RANK"] == "4"
-    )  # one replica before the role, two hosts of the first slice, one host of this slice
+    # One replica before the role, two hosts of the first slice, one host of this slice.
+    assert environment["RANK"] == "4"
 
 
 def test_ranks_are_consecutive_over_replicas_and_hosts() -> None:

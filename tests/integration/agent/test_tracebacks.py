@@ -220,11 +220,12 @@ def test_own_frame_is_the_innermost_frame_of_the_program_itself() -> None:
         ("/usr/lib/python3/dist-packages/numpy/core.py", "trainer", False),
         ("/usr/lib/python3.11/threading.py", "trainer", False),
         ("<frozen importlib._bootstrap>", "trainer", False),
+        # Another name in each process.
         (
             "/tmp/__autograph_generated_file1x2y.py",
             "trainer",
             False,
-        ),  # another name in each process
+        ),
     ],
 )
 def test_frame_is_own_unless_it_belongs_to_python_or_a_library(

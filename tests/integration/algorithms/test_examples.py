@@ -14,7 +14,7 @@ from tests.integration.algorithms.conftest import ROOT
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_local.cli.example_stack import RunningStack
 from trainmaster_local.cli.example_upload import upload
 from trainmaster_local.cli.job_monitor import Report

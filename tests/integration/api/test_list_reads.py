@@ -18,7 +18,7 @@ from tests.support.world import World
 from trainmaster.api import list_filter, paging
 from trainmaster.api.jobs import FIELDS, STATES
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.presentation.job_view import service_view
 from trainmaster_local.memory.access import MemoryAccess
 from trainmaster_local.memory.store import MemoryStore

@@ -10,8 +10,8 @@ from tests.integration.api.discovery import faults
 from tests.support.jobs import START, a_job, a_plan, at
 from trainmaster.core.model.job import JobState, Label
 from trainmaster.core.model.money import read_money
-from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.presentation.job_view import etag, job_view, service_view
 from trainmaster.presentation.ml_units import consumed_ml_units, ml_units_per_hour, usage

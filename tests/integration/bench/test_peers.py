@@ -22,7 +22,7 @@ from bench.peers.measures import AT_LAST, IN_TURN, started, stockout
 from bench.peers.ray import Ray
 from bench.peers.run import NotMeasured, Run, is_alive, recovery, until
 from bench.peers.system import PROGRAMS, System, free_port
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 
 class Local(System):

@@ -30,7 +30,7 @@ from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.loopback import CallError, call
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.services import grpc_gate, http_gate
 
 pytestmark = [

@@ -33,7 +33,7 @@ from trainmaster.messaging import agent_messages, google_events, topics
 from trainmaster.ports import Orphan
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services
-from trainmaster_emulators.process import state
+from trainmaster_emulators.process import stack_config
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam, pubsub, storage
 
@@ -133,7 +133,7 @@ def installation(
 ) -> Iterator[Installation]:
     project = f"test-{uuid.uuid4().hex[:8]}"
     client = pubsub.PubSub(pubsub_emulator, project)
-    pubsub.create_topics_and_subscriptions(client, dict.fromkeys(state.FUNCTIONS, 9))
+    pubsub.create_topics_and_subscriptions(client, dict.fromkeys(stack_config.FUNCTIONS, 9))
     client.create_topic(topics.UPLOAD)
     storage.create_bucket(storage_emulator, project, project)
     (tmp_path / "token").write_text(iam.OWNER + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.cli.conftest import Installation
 from trainmaster.core.model.job import JobState
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 VALUES = {"var.project": "my-project", "google_storage_bucket.this.name": "the-bucket"}
 REGION = "europe-west4"

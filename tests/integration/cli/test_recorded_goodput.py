@@ -62,9 +62,8 @@ def history(log: Log, random: Random) -> tuple[Job, float]:
     """Record a job with losses; return it, and the share of its time in which steps were taken that
     count.
     """
-    from ml_goodput_measurement.src.goodput import (
-        GoodputRecorder,
-    )  # imports scientific libraries: a few seconds
+    # It imports scientific libraries, which takes a few seconds.
+    from ml_goodput_measurement.src.goodput import GoodputRecorder
 
     recorder = GoodputRecorder("run", "goodput", logging_enabled=True, cloud_logger=log)
     now, done, steps = at(0), 0, random.randint(60, 120)

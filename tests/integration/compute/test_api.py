@@ -127,9 +127,8 @@ def test_name_of_a_stopping_vm_makes_the_whole_bulk_insert_fail(emulator: Emulat
         bulk_insert(emulator, ["a", "b"])
     assert reason(error) == "alreadyExists"
     assert emulator.names() == {"b"}
-    emulator.done(
-        bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE
-    )  # a name is unique in its zone only
+    # A name is unique in its zone only.
+    emulator.done(bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE)
 
 
 def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(

@@ -144,9 +144,8 @@ def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer
     waiting = threading.Thread(target=poll)
     waiting.start()
     time.sleep(0.3)
-    server.metadata_tree.put(
-        "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"
-    )  # another value: no response
+    # Another value: no response.
+    server.metadata_tree.put("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
     time.sleep(0.1)
     assert not responses
     changed = time.monotonic()
@@ -161,9 +160,8 @@ def test_long_poll_with_an_old_etag_returns_at_once(server: MetadataServer) -> N
     assert value == "NONE"
     started = time.monotonic()
     query = f"wait_for_change=true&timeout_sec=1&last_etag={headers['ETag']}"
-    assert (
-        get(server, f"instance/maintenance-event?{query}")[0] == "NONE"
-    )  # after the timeout, the current value
+    # After the timeout, the current value.
+    assert get(server, f"instance/maintenance-event?{query}")[0] == "NONE"
     assert time.monotonic() - started >= 0.9
     server.metadata_tree.put("instance/maintenance-event", "X")
     assert get(server, f"instance/maintenance-event?{query}")[0] == "X"

@@ -22,7 +22,7 @@ from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.machines.vm_transitions import Timing
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, CallQuota, Profile, Span
 
 FAST = replace(

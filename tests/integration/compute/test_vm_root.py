@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.machines import vm_init
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 pytestmark = [pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())]

@@ -177,9 +177,8 @@ def test_deleted_vm_is_shut_down_and_its_successor_has_an_empty_home(emulator: E
     file = emulator.state_dir / "vms" / str(vm.id) / "home" / "x"
     eventually(file.exists)
     emulator.done(emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id)))
-    log = next(
-        (emulator.state_dir / "serial").glob(f"vm-{vm.id}.log")
-    ).read_text()  # kept after the VM
+    # Kept after the VM.
+    log = next((emulator.state_dir / "serial").glob(f"vm-{vm.id}.log")).read_text()
     assert "stopping\nstopped\n" in log
     assert not (emulator.state_dir / "vms" / str(vm.id)).exists()
     assert emulator.run("vm", 'ls "$HOME"; echo listed; sleep 600').id != vm.id

@@ -14,7 +14,7 @@ from tests.e2e.conftest import lab
 from tests.integration.containers.engine import BUILDERS, ENGINE, Engine, missing, running_engine
 from tests.integration.containers.host_engine import HostEngine, running_host_engine
 from tests.support.stack import LocalStack, local_stack
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 __all__ = ["lab"]
 

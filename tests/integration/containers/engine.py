@@ -28,10 +28,10 @@ from typing import Final
 import pytest
 
 from tests.support.stack import eventually
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process import container_service, exec_with_parent
 from trainmaster_emulators.process.backends import BackendKind, choose_backend
 from trainmaster_emulators.process.processes import LOOPBACK, Ports
-from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
 FOLDER: Final = ROOT / ".images" / "engine"
@@ -335,9 +335,8 @@ def running_daemon(run: Path, data: Path) -> Iterator[str]:
             eventually(lambda: _succeeds(answers), within_s=START_S)
             yield host
     finally:
-        for mounted in (run / "exec" / "netns").glob(
-            "*"
-        ):  # the daemon leaves its network namespaces there
+        # The daemon leaves its network namespaces there.
+        for mounted in (run / "exec" / "netns").glob("*"):
             subprocess.run(["umount", str(mounted)], check=False)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.integration.containers.engine import Client, run_folder, running_daemon
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PYTORCH: Final = (ROOT / ".images" / "pytorch").resolve()
 PYTHON: Final = Path(sys.base_prefix, "bin", "python3")

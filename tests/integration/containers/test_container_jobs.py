@@ -13,7 +13,7 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 pytestmark = [
     pytest.mark.heavy(
@@ -171,9 +171,8 @@ def test_maintenance_moves_the_container_to_another_vm(
         "containerArgs": ["--for-ever"],
         "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"},
     }
-    job_id = submit(
-        lab, image, workers=1, worker=worker, containerArgs=["--for-ever"]
-    )  # a VM with GPUs cannot migrate live
+    # A VM with GPUs cannot migrate live.
+    job_id = submit(lab, image, workers=1, worker=worker, containerArgs=["--for-ever"])
     lab.wait(job_id, JobState.RUNNING, JOB_S)
     lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
     (before,) = containers(engine, job_id, WORKER_0)

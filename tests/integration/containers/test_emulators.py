@@ -13,10 +13,11 @@ import pytest
 
 from tests.integration.containers.engine import Engine
 from tests.support.stack import clean_environment, eventually, recording_functions
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.process import service
 from trainmaster_emulators.process.backends import BackendKind, require_backend
 from trainmaster_emulators.process.processes import Ports
-from trainmaster_emulators.process.state import EMULATORS_VARIABLE, ROOT, StackConfig
+from trainmaster_emulators.process.stack_config import EMULATORS_VARIABLE, StackConfig
 from trainmaster_emulators.services import firestore
 from trainmaster_emulators.stack import stack
 

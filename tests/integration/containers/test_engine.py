@@ -43,7 +43,6 @@ def test_memory_limit_kills_the_container_and_the_engine_reports_it(engine: Engi
             "inspect", "--format", "{{.State.OOMKilled}} {{.State.ExitCode}}", container
         )
     finally:
-        engine.docker(
-            "rm", "--force", container
-        )  # other tests expect that their own containers are the only ones
+        # Other tests expect that their own containers are the only ones.
+        engine.docker("rm", "--force", container)
     assert state == "true 137"

@@ -14,7 +14,7 @@ from tests.integration.containers.host_engine import HostEngine
 from tests.support.stack import local_stack
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.emulator, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, running_emulator
 from tests.integration.containers.engine import Engine
 from tests.support.stack import eventually, local_stack, recording_functions
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 
 pytestmark = [
     pytest.mark.heavy(

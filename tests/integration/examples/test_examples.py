@@ -31,7 +31,7 @@ from trainmaster.client import package_staging
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster_emulators.machines.vm_python import create_overlay
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_local.cli.example_stack import RunningStack
 from trainmaster_local.cli.example_upload import upload
 from trainmaster_local.cli.job_monitor import Report
@@ -108,9 +108,8 @@ def test_job_file_names_an_existing_trainer_and_its_archive(
 def test_job_file_is_accepted_without_substitutions(path: Path) -> None:
     plan = accept(parse_document(path.read_bytes(), path.name), default_job_id="example_1").plan
     on_tpu = any(group.tpu for group in plan.groups)
-    if (
-        path.parent.name != "legacy" and not on_tpu
-    ):  # TPUs use another build of TensorFlow, which is a substitution
+    # TPUs use another build of TensorFlow, which is a substitution.
+    if path.parent.name != "legacy" and not on_tpu:
         assert plan.origin.substitutions == ()
 
 

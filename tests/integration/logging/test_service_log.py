@@ -16,7 +16,7 @@ from tests.integration.logging.cloud import PROJECT, Cloud
 from tests.support.jobs import START, a_spec, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.job_log import ServiceLine, Severity, task_base
 from trainmaster.errors import TemporaryError

@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.package.conftest import Installation
 from trainmaster.errors import PermanentError
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.stack.runtime_images import STAMP, image_table
 from trainmaster_local.cli import images as module
 from trainmaster_local.cli.images import Runtime, images

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.package.conftest import Installation, required_distributions
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_local.cli.images import Runtime
 
 HEAVY = pytest.mark.heavy(

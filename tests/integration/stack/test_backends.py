@@ -8,7 +8,8 @@ import pytest
 
 from trainmaster_emulators.process import backends
 from trainmaster_emulators.process.backends import BackendKind
-from trainmaster_emulators.process.state import StackConfig, StackError
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError
 
 
 @pytest.fixture

@@ -17,15 +17,9 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.machines.catalog import REGIONS
-from trainmaster_emulators.process import state
-from trainmaster_emulators.process.state import (
-    FUNCTIONS,
-    Endpoints,
-    StackConfig,
-    StackError,
-    StackState,
-    StackStatus,
-)
+from trainmaster_emulators.process import stack_config, state
+from trainmaster_emulators.process.stack_config import FUNCTIONS, StackConfig
+from trainmaster_emulators.process.state import Endpoints, StackError, StackState, StackStatus
 from trainmaster_emulators.services import iam, pubsub
 from trainmaster_emulators.stack import client_configuration, runtime_images, stack
 
@@ -57,7 +51,7 @@ def test_stack_takes_limits_from_the_shell_but_no_address_of_an_installation(
     monkeypatch.setenv("TRAINMASTER_JOBS_PER_MINUTE", "7")
     monkeypatch.setenv("TRAINMASTER_BUCKET", "of-google-cloud")
     monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "https://elsewhere.example.com")
-    given = state.settings_of_shell("demo-project")
+    given = stack_config.settings_of_shell("demo-project")
     assert given == {
         "TRAINMASTER_LIMITS": "vcpus=8,team:vision=3",
         "TRAINMASTER_JOBS_PER_MINUTE": "7",
@@ -73,7 +67,7 @@ def test_wrong_setting_of_the_shell_is_refused_before_the_stack_starts(
 ) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", "weight:vision=3")
     with pytest.raises(ValidationError, match="'weight:vision' is not a resource"):
-        state.settings_of_shell("demo-project")
+        stack_config.settings_of_shell("demo-project")
 
 
 def test_settings_of_a_command_that_creates_no_vms_do_not_build_the_agent() -> None:

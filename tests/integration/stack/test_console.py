@@ -14,7 +14,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 
 from tests.support.stack import clean_environment, recording_functions
-from trainmaster_emulators.process import state
+from trainmaster_emulators.process import state_dirs
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(
     # Another installation in the environment must not be shown in place of the stack.
     environment = {
         **clean_environment(),
-        state.STATE_DIR_VARIABLE: str(tmp_path / "state"),
+        state_dirs.STATE_DIR_VARIABLE: str(tmp_path / "state"),
         "TRAINMASTER_PROJECT": "another-project",
         "PYTHONUNBUFFERED": "1",
     }

@@ -27,7 +27,8 @@ from tests.support.stack import (
 )
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.loopback import call
-from trainmaster_emulators.process.state import StackConfig, StackStatus
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackStatus
 from trainmaster_emulators.services import pubsub, storage
 
 HEAVY = pytest.mark.heavy(

@@ -411,9 +411,10 @@ print(json.dumps(result))
 """
 
 
+# `make test` covers it by jobs that write checkpoints and models.
 @pytest.mark.heavy(
     fact="TensorFlow reads and writes gs:// paths", quick="Google's clients in the same module"
-)  # `make test` covers it by jobs that write checkpoints and models
+)
 def test_tensorflow_reads_and_writes_gs_paths(
     proxy: Proxy, tensorflow_image: Path, metadata_server: str, tmp_path: Path
 ) -> None:

@@ -17,9 +17,10 @@ from typer.testing import CliRunner, Result
 
 from tests.support.stack import clean_environment, eventually, recording_functions
 from trainmaster.cli.main import app
-from trainmaster_emulators.process import processes, state
+from trainmaster_emulators.process import processes, state, state_dirs
 from trainmaster_emulators.process.service import Running, Service, stop
-from trainmaster_emulators.process.state import StackConfig, StackError, StackStatus
+from trainmaster_emulators.process.stack_config import StackConfig
+from trainmaster_emulators.process.state import StackError, StackStatus
 from trainmaster_emulators.stack import stack
 
 HEAVY = pytest.mark.heavy(
@@ -32,7 +33,7 @@ HEAVY = pytest.mark.heavy(
 
 pytestmark = pytest.mark.emulator
 
-STATE_VARIABLES = (state.STATE_DIR_VARIABLE, state.STATE_HOME_VARIABLE)
+STATE_VARIABLES = (state_dirs.STATE_DIR_VARIABLE, state_dirs.STATE_HOME_VARIABLE)
 # Starts a stack and waits until it is killed, as `make run` does.
 PARENT = """
 import sys, time, pathlib
@@ -225,8 +226,8 @@ def test_local_commands_start_show_and_stop_a_stack(
 ) -> None:
     """The command that starts processes runs as a program, the others in this process."""
     folder = recording_functions(tmp_path / "functions")
-    monkeypatch.setenv(state.STATE_DIR_VARIABLE, str(tmp_path / "my state"))
-    monkeypatch.setenv(state.STATE_HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(state_dirs.STATE_DIR_VARIABLE, str(tmp_path / "my state"))
+    monkeypatch.setenv(state_dirs.STATE_HOME_VARIABLE, str(tmp_path / "home"))
 
     def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {

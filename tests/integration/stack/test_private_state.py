@@ -16,17 +16,17 @@ from trainmaster.cli import installation
 from trainmaster.cli.installation import choose_installation
 from trainmaster.errors import PermanentError
 from trainmaster.wiring.installation import remember
-from trainmaster_emulators.process import state
+from trainmaster_emulators.process import state, state_dirs
+from trainmaster_emulators.process.stack_config import StackConfig
 from trainmaster_emulators.process.state import (
-    DEFAULT_STATE_DIR,
     LOCK_FILE,
     STATE_FILE,
     Endpoints,
-    StackConfig,
     StackError,
     StackState,
     StackStatus,
 )
+from trainmaster_emulators.process.state_dirs import DEFAULT_STATE_DIR
 from trainmaster_emulators.stack import client_configuration, stack
 
 ENDPOINTS = Endpoints(
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(os, "environ", dict(os.environ))
     os.environ |= {
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        state.STATE_HOME_VARIABLE: str(tmp_path / "state-home"),
+        state_dirs.STATE_HOME_VARIABLE: str(tmp_path / "state-home"),
     }
     installation._say_once.cache_clear()
     clone = tmp_path / "clone"
@@ -186,7 +186,7 @@ def test_last_local_up_comes_before_what_is_remembered_and_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     remember({"project": "my-project"})
-    state.remember_state_dir(folder)
+    state_dirs.remember_state_dir(folder)
     choose_installation()
     choose_installation()
     assert os.environ["TRAINMASTER_PROJECT"] == LOCAL

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.stack import reserved_ports
 from trainmaster_emulators.process.backends import require_backend
-from trainmaster_emulators.process.state import FUNCTIONS, StackConfig
+from trainmaster_emulators.process.stack_config import FUNCTIONS, StackConfig
 from trainmaster_emulators.services import grpc_gate, http_gate
 from trainmaster_emulators.stack import service_plan
 

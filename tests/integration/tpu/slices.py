@@ -18,9 +18,9 @@ from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import a_job, a_plan
 from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create

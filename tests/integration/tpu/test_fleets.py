@@ -10,8 +10,8 @@ import pytest
 from tests.integration.tpu.slices import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.fleets import TPU_DISABLED, Fleets

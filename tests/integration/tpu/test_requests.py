@@ -11,8 +11,8 @@ from google.cloud import tpu_v2
 from tests.integration.tpu.slices import a_create, a_tpu_job
 from tests.support.jobs import a_plan
 from trainmaster.core.model.job import Job, Label
-from trainmaster.core.model.plan import Tpu
 from trainmaster.core.model.purchase import PriceClass, Purchase, Reserved, Spot
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label

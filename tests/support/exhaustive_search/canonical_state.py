@@ -19,7 +19,7 @@ from trainmaster.core.actions import Ignore
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
-from trainmaster.flows.provisioning.reconciliation import LEASE_S
+from trainmaster.flows.provisioning.delivery import LEASE_S
 from trainmaster_local.memory.fleet import MemoryFleet
 from trainmaster_local.memory.store import MemoryStore
 

@@ -10,8 +10,8 @@ from tests.support.exhaustive_search.node import Message, Node
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.provisioning.delivery import LEASE_S
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import Bus, Fleet, Store
 from trainmaster_local.memory.bus import MemoryBus

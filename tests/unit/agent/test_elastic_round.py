@@ -22,8 +22,10 @@ from trainmaster.agent.model.vm_config import (
     parse_directive,
 )
 from trainmaster.agent.program.environment import environment_of
-from trainmaster.core.model.plan import Dialect, Elastic, TaskGroup
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm import Directive, DirectiveAction
 
 WORKERS = (TaskGroup(TaskType.WORKER, 4, "n1-standard-4"),)

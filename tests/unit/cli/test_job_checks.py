@@ -18,9 +18,9 @@ from trainmaster.cli.doctor import job_checks
 from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
 from trainmaster.core.intake.bucket_places import BucketPlace
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.gcp.project_access import ProjectAccess

@@ -14,7 +14,8 @@ from tests.support.jobs import a_plan, a_spec
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.doctor.program_checks import check_programs
-from trainmaster.core.model.plan import Container, Plan, Program
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Container, Program
 from trainmaster_local.memory.objects import MemoryObjects
 
 URI = "gs://bucket/trainer-0.1.tar.gz"

@@ -16,7 +16,7 @@ from tests.support.jobs import a_job, a_plan, change_plan
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.cli.tensorboard.log_folders import LogFolder, folder_of_job, folder_of_option
 from trainmaster.cli.tensorboard.mirror import Mirror
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.tools.event_files import StoredFile
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.conformance.changes import USED, changes
 from tests.support.conformance.documents import APIS, FOLDER, document, methods
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 
 def test_used_methods_exist() -> None:

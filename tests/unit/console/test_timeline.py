@@ -153,9 +153,8 @@ def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
     world.deliver()
     known = cache.entries("digits_1", has_ended=False)
     assert known[-1].done_at is not None, "a confirmation is seen"
-    of_restart = (
-        1 + len(world.replicas) + 1
-    )  # the exit, what every member of the next round reports, and the verdict
+    # The exit, what every member of the next round reports, and the verdict.
+    of_restart = 1 + len(world.replicas) + 1
     assert len(known) > 2 * of_restart
     store.entries_read = 0
     for _ in range(10):

@@ -100,6 +100,29 @@ def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -
     assert response.headers["Cache-Control"] == "private, no-cache"
 
 
+def test_every_answer_has_the_security_headers(site: Site) -> None:
+    """Also answers to other sites' requests, errors, redirections, files and static files."""
+    site.world.start_running()
+    anonymous = site.app.test_client()
+    (asset,) = re.findall(r'href="(/assets/console[^"]+)"', site.text("/jobs"))
+    answers = [
+        *(site.get(path) for path in (*ADDRESSES, "/", "/nowhere", "/compare", asset)),
+        site.get("/jobs", Host="evil.example"),
+        site.get("/jobs", If_None_Match=site.get("/jobs").headers["ETag"]),
+        anonymous.get("/jobs", base_url=ORIGIN),
+        anonymous.get("/?token=x", base_url=ORIGIN),
+        site.send("/jobs/digits_1/cancel", {}),
+        site.client.options("/jobs", base_url=ORIGIN),
+    ]
+    assert {answer.status_code for answer in answers} == {200, 302, 304, 400, 401, 403, 404}
+    for answer in answers:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["Cache-Control"].startswith("private, ")
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_page_has_neither_inline_styles_nor_scripts_nor_other_origins(
     site: Site, path: str

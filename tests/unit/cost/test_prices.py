@@ -12,7 +12,7 @@ import pytest
 from tests.support.jobs import a_plan, change_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
-from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import (
     FlexStart,
     OnDemand,
@@ -23,6 +23,7 @@ from trainmaster.core.model.purchase import (
     Spot,
 )
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.machine_price import Part, machine_price, vm_parts
 from trainmaster.cost.price_list import make_price_file, read_price_list, write_price_list

@@ -14,7 +14,7 @@ from trainmaster.messaging.job_state import (
     Transition,
     job_state_attributes,
 )
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 PAGE: Final = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
 

@@ -377,6 +377,5 @@ def test_job_that_exceeds_a_limit_alone_is_rejected_with_the_limit(world: Limite
         world.add("huge")
     (rejection,) = world.store.rejections()
     assert rejection.job_id == "huge"
-    world.add(
-        "first"
-    )  # it was accepted before the limit was lowered, so its redelivery is not rejected
+    # It was accepted before the limit was lowered, so its redelivery is not rejected.
+    world.add("first")

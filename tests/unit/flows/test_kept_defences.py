@@ -22,8 +22,8 @@ from trainmaster.core.model import fit, plan
 from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.machine_set import FitItem, KeptVm, MachineSet
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import OnDemand
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm import Directive, Vm
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reconcile import kept, startup_timeout

@@ -28,8 +28,8 @@ from tests.support.kept_jobs import (
 from tests.support.world import World
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import SetState
-from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.purchase import Purchase, Reserved, Spot
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.rules.kept_machines import candidate_in
 from trainmaster.core.transitions.kept_machines import ended_set
 from trainmaster.flows.provisioning import kept_machines

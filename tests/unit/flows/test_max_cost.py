@@ -134,9 +134,8 @@ def test_no_history_costs_more_than_its_cap(seed: int) -> None:
     cap = world.job.plan.limits.cap
     assert cap is not None
     while not world.has_ended:
-        room = (
-            rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9
-        )  # with room for one VM, the chief alone is created
+        # With room for one VM, the chief alone is created.
+        room = rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9
         fleet.capacity = dict.fromkeys(world.job.plan.where.zones, room)
         next_minute(world)
         for member in MEMBERS:

@@ -10,7 +10,7 @@ from tests.support.archives import sdist, wheel
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.intake.job_files import UploadedObject
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.errors import RejectedError, TemporaryError
 from trainmaster.flows import upload
 from trainmaster.flows.job_creation.resource_checks import PACKAGE_BYTES_MAX

@@ -17,7 +17,7 @@ from tests.support.world import World
 from trainmaster.cli.schedule import with_stored_packages
 from trainmaster.console.pages.submission import new_form
 from trainmaster.core.intake.job_files import UploadedObject
-from trainmaster.core.model.plan import Container
+from trainmaster.core.model.task_group import Container
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.job_creation.deps import CreationDeps

@@ -19,12 +19,8 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision
 from trainmaster.flows.provisioning import reconciliation
-from trainmaster.flows.provisioning.reconciliation import (
-    CYCLES_MAX,
-    DELIVERY_S,
-    LEASE_S,
-    REQUESTS_MAX,
-)
+from trainmaster.flows.provisioning.delivery import DELIVERY_S, LEASE_S, REQUESTS_MAX
+from trainmaster.flows.provisioning.reconciliation import CYCLES_MAX
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
 from trainmaster.ports import CreateOutcome, Loaded, Pending, PendingEntries

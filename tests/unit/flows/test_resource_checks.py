@@ -14,7 +14,7 @@ from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.intake.registry_images import parse_registry_image
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.errors import PermanentError
 from trainmaster.flows import upload
 from trainmaster.messaging import topics

@@ -15,10 +15,10 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, Placement, State
 from trainmaster.core.model.members import recall
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import Pricing
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.reporting.goodput import goodput_of
 from trainmaster.core.reporting.phases import replica_spans
 from trainmaster.core.rules.judge import judge

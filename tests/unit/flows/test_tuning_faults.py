@@ -19,7 +19,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows import tune
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.flows.provisioning.reconciliation import LEASE_S
+from trainmaster.flows.provisioning.delivery import LEASE_S
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, decode_tune
 from trainmaster.ports import Bus, Store

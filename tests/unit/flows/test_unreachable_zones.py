@@ -86,9 +86,8 @@ def test_refused_lists_are_named_for_a_job_that_runs(
     refuse_lists(running, monkeypatch)
     sweep(running, TEN_MINUTES)
     assert running.ledger[-1].decision.text.startswith(f"{REFUSAL}: changes of this job's VMs wait")
-    assert REFUSED_CALL in {
-        getattr(record, "action", "") for record in caplog.records
-    }  # an alert matches it
+    # An alert matches it.
+    assert REFUSED_CALL in {getattr(record, "action", "") for record in caplog.records}
     assert running.state == "RUNNING"
 
 

@@ -15,8 +15,9 @@ from trainmaster.agent.program.environment import RANK_VARIABLES, environment_of
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Accelerator, Dialect, TaskGroup, Tpu
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create

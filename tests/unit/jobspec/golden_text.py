@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.unit.jobspec.machine_requests import machine_requests
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
 from trainmaster.jobspec.problems import InvalidJob

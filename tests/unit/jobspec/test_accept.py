@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.jobs import change_plan
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
-from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup, Variable
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import Accelerator, Program, TaskGroup, Variable
 from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.jobspec.bodies import MINIMAL
 from trainmaster.core.machines.tpus import TPU_VMS
-from trainmaster.core.model.plan import Program
+from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.catalog.machine_types import (
     ACCELERATOR_TYPES,

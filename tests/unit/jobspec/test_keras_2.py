@@ -7,7 +7,8 @@ from typing import Any, Final
 import pytest
 
 from tests.unit.jobspec.bodies import job
-from trainmaster.core.model.plan import Plan, Variable
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.accept import accept
 
 NAME: Final = "TF_USE_LEGACY_KERAS"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.machine_requests import IMAGE
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.jobspec.accept import accept
 
 PACKAGES: Final = {"packageUris": MINIMAL["packageUris"], "pythonModule": "trainer.task"}

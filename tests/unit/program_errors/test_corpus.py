@@ -18,8 +18,8 @@ from trainmaster.core.actions import FailJob
 from trainmaster.core.events import ProgramError
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import State
-from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.replica_exit import IMPORT_ERRORS
 from trainmaster.program_errors.meaning import is_peer_loss, meaning_of

@@ -43,6 +43,27 @@ ALONE = Place(has_peers=False)
         ("", "wget: Connection timed out", (), ANYWHERE, Meaning.TRANSIENT),
         ("RuntimeError", "loss is negative", (), ANYWHERE, Meaning.UNKNOWN),
     ],
+    ids=[
+        "a bug by nature, whatever its message says",
+        "a bug by nature, also with words of a device",
+        "a type that reports a lost peer with these words",
+        "the same where there is no peer",
+        "words of a device",
+        "the same without a device",
+        "a runtime of a device",
+        "the same without a device, by type",
+        "a type of a lost peer before words of a network",
+        "words of a service before its type",
+        "type alone",
+        "cause that may pass",
+        "cause that is a bug",
+        "type before its causes",
+        "end of a type's name",
+        "another end of a type's name",
+        "a type that names a dead worker",
+        "words without a type",
+        "unknown",
+    ],
 )
 def test_meaning_of_an_error(
     error_type: str, message: str, causes: Sequence[str], place: Place, expected: Meaning

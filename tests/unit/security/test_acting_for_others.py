@@ -326,9 +326,8 @@ def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(
     world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
     with pytest.raises(RejectedError, match="already exists"):
         world.submit(a_spec(args=["--nightly"]), source="schedule:nightly")
-    world.submit(
-        a_spec(args=["--attacker"]), source="schedule:nightly"
-    )  # a redelivery is still the same job
+    # A redelivery is still the same job.
+    world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
     (rejection,) = world.store.rejections()
     assert (rejection.job_id, rejection.source) == ("digits_1", "schedule:nightly")
     world.check()

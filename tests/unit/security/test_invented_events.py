@@ -22,9 +22,8 @@ def send_invented_events(world: World, attempt: int) -> None:
         world.send("vm-ready", WORKER_0, **invented)
         world.exit_program(WORKER_0, 0, **invented)
         world.exit_program(WORKER_0, 1, **invented)
-        if (
-            "incarnation" not in changes
-        ):  # a VM is lost whatever incarnation is named; the loss has one key
+        # A VM is lost whatever incarnation is named; the loss has one key.
+        if "incarnation" not in changes:
             world.send("maintenance", WORKER_0, cause="preemption", **invented)
 
 

@@ -22,6 +22,10 @@ RETRY_S: Final = 60.0
 
 The real program repeats it for longer.
 """
+PAUSE_S: Final = 0.2
+"""Pause before a call is repeated."""
+PIECE_BYTES: Final = 1 << 20
+"""How much of a file is read, and sent, at a time."""
 ERRORS: Final = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.ESTALE}
 """HTTP status → number of the error. Source: gcsfuse's internal/fs/wrappers/error_mapping.go."""
 
@@ -33,7 +37,9 @@ class Entry:
     is_folder: bool
     size: int = 0
     generation: str = "0"
+    """Number of the object's content; "0": there is no object."""
     modified: float = 0.0
+    """Seconds since 1970."""
 
 
 class Bucket:
@@ -50,6 +56,9 @@ class Bucket:
         body: Callable[[], Iterable[bytes]] | None = None,
         **headers: str,
     ) -> bytes:
+        """Return the body of the response. `body`: returns the parts of the request's body; it is
+        called again when the call is repeated.
+        """
         until = time.monotonic() + RETRY_S
         while True:
             data = body() if body else None
@@ -67,9 +76,10 @@ class Bucket:
             except OSError as error:
                 if time.monotonic() > until:
                     raise OSError(errno.EIO, f"{method} {path}: {error}") from error
-            time.sleep(0.2)
+            time.sleep(PAUSE_S)
 
     def stat(self, path: str) -> Entry:
+        """Return the object of this path; without one, the folder that some objects are in."""
         _, _, name = path.partition("/")
         if name:
             with contextlib.suppress(FileNotFoundError):
@@ -119,7 +129,7 @@ class Bucket:
         def body() -> Iterator[bytes]:
             content.seek(0)
             yield head
-            yield from iter(lambda: content.read(1 << 20), b"")
+            yield from iter(lambda: content.read(PIECE_BYTES), b"")
             yield end
 
         headers = {
@@ -130,6 +140,7 @@ class Bucket:
         return entry_of(json.loads(self.call("POST", url, body, **headers)))
 
     def move(self, old: str, new: str) -> None:
+        """Copy the object in Cloud Storage, and delete the first one."""
         target = object_path(new).removeprefix("/storage/v1")
         self.call("POST", f"{object_path(old)}/rewriteTo{target}", lambda: [b"{}"])
         self.delete(old)
@@ -139,6 +150,7 @@ class Bucket:
 
 
 def object_path(path: str) -> str:
+    """Return the path of the object's resource in the API."""
     bucket, _, name = path.partition("/")
     return f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
 

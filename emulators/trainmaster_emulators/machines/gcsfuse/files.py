@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket, Entry
+from trainmaster_emulators.machines.gcsfuse.opcodes import Opcode
 
 CHUNK_BYTES: Final = 1 << 24
 """How much of an object is read at a time into a new draft."""
@@ -34,6 +35,10 @@ NO_GENERATION: Final = "0"
 """
 STATISTICS: Final = struct.pack("<5Q3I28x", *(1 << 40,) * 5, 4096, 255, 4096)
 """Reply to `statfs`: 2⁴⁰ blocks and files, total and free; sizes of a block, a name, a fragment."""
+NO_HANDLE: Final = bytes(16)
+"""A `fuse_open_out` with handle 0: the file, or folder, is only read."""
+ROOT: Final = 1
+"""Number of the folder at the mount point, which has an entry for each bucket."""
 
 
 @dataclass
@@ -44,8 +49,11 @@ class Draft:
     generation: str
     """Generation of the object that an upload replaces, or `NO_GENERATION`."""
     is_dirty: bool = False
+    """Whether it has content that is not uploaded."""
     is_deleted: bool = False
+    """Whether its path was deleted: it is never uploaded."""
     handles: int = 0
+    """How many handles are open."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -71,40 +79,44 @@ class Files:
         self._ttl_s = ttl_s
         self._rename_max = rename_max
         self._lock = threading.Lock()
-        self._paths: dict[int, str] = {1: ""}
-        self._numbers: dict[str, int] = {"": 1}
+        self._paths: dict[int, str] = {ROOT: ""}
+        """By the number of the node: `BUCKET/OBJECT`."""
+        self._numbers: dict[str, int] = {"": ROOT}
+        """The same, the other way round."""
         self._drafts: dict[int, Draft] = {}
+        """By the number of the node."""
         self._folders: set[str] = set()
         """Folders that programs made."""
         self._cache: dict[str, tuple[float, Entry]] = {}
+        """Path → until when its attributes are valid, by the monotonic clock; the attributes."""
         self.handlers: dict[int, Callable[[int, bytes], bytes]] = {
-            1: self.look_up,
-            3: self.get_attributes,
-            4: self.set_attributes,
-            9: self.make_folder,
-            10: self.unlink,
-            11: self.remove_folder,
-            12: self.rename,
-            14: self.open,
-            15: self.read,
-            16: self.write,
-            17: lambda *_: STATISTICS,
-            18: self.release,
-            20: lambda *_: b"",  # fsync: with streaming writes, only `close` makes an object
-            25: self.flush,
-            27: lambda *_: bytes(16),  # opendir
-            28: self.read_folder,
-            29: lambda *_: b"",  # releasedir
-            35: self.create,
-            45: self.rename2,
+            Opcode.LOOKUP: self.look_up,
+            Opcode.GETATTR: self.get_attributes,
+            Opcode.SETATTR: self.set_attributes,
+            Opcode.MKDIR: self.make_folder,
+            Opcode.UNLINK: self.unlink,
+            Opcode.RMDIR: self.remove_folder,
+            Opcode.RENAME: self.rename,
+            Opcode.OPEN: self.open,
+            Opcode.READ: self.read,
+            Opcode.WRITE: self.write,
+            Opcode.STATFS: lambda *_: STATISTICS,
+            Opcode.RELEASE: self.release,
+            Opcode.FSYNC: lambda *_: b"",  # with streaming writes, only `close` makes an object
+            Opcode.FLUSH: self.flush,
+            Opcode.OPENDIR: lambda *_: NO_HANDLE,
+            Opcode.READDIR: self.read_folder,
+            Opcode.RELEASEDIR: lambda *_: b"",
+            Opcode.CREATE: self.create,
+            Opcode.RENAME2: self.rename2,
         }
-        """Number of the request → its method."""
+        """Kind of the request → its method."""
 
     def look_up(self, node: int, body: bytes) -> bytes:
         return self._reply_entry(self._child(node, body))
 
     def get_attributes(self, node: int, _: bytes) -> bytes:
-        """Return a `fuse_attr_out`, whose time of validity is 0."""
+        """Return a `fuse_attr_out`: 16 bytes with a time of validity, 0, and a `fuse_attr`."""
         return bytes(16) + self._attributes(node, self._stat(node))
 
     def set_attributes(self, node: int, body: bytes) -> bytes:
@@ -198,7 +210,7 @@ class Files:
     def open(self, node: int, body: bytes) -> bytes:
         (flags,) = struct.unpack_from("<I", body)  # fuse_open_in
         if flags & os.O_ACCMODE == os.O_RDONLY:
-            return bytes(16)
+            return NO_HANDLE
         truncates = bool(flags & os.O_TRUNC)
         with self._lock:
             draft = self._drafts.get(node)
@@ -268,16 +280,16 @@ class Files:
         return b""
 
     def read_folder(self, node: int, body: bytes) -> bytes:
-        offset, room = struct.unpack_from(
-            "<8xQI", body
-        )  # fuse_read_in; offset: last entry's number
+        # fuse_read_in. The offset is the number of the last entry that the kernel has.
+        offset, room = struct.unpack_from("<8xQI", body)
         path = self._paths[node]
         reply = b""
         if not path:
             raise OSError(errno.ENOTSUP, "the list of buckets cannot be read")
         for number, (name, kind) in enumerate(sorted(self._names(path).items()), 1):
             encoded = name.encode()
-            # fuse_dirent: any node number, the next offset, the name's length, its type as DT_…
+            # fuse_dirent: any node number, the next offset, the name's length, its type as DT_…,
+            # which is the type in the mode without the twelve bits of permissions.
             record = struct.pack("<QQII", number + 1, number, len(encoded), kind >> 12) + encoded
             record += bytes(-len(record) % 8)  # each begins at a multiple of eight bytes
             if number > offset:

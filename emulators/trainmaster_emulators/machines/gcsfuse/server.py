@@ -27,14 +27,20 @@ from typing import Final
 
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
 from trainmaster_emulators.machines.gcsfuse.files import Files
+from trainmaster_emulators.machines.gcsfuse.opcodes import Opcode
 
 MACHINES: Final = Path(__file__).parents[1]
 """Folder of `vm_init`, which gives a VM its namespaces."""
 THREADS: Final = 8
-INIT: Final = 26
-"""Opcode of the first request."""
-NO_REPLY: Final = {2, 36, 42}  # opcodes: FORGET, INTERRUPT, BATCH_FORGET
+NO_REPLY: Final = {Opcode.FORGET, Opcode.INTERRUPT, Opcode.BATCH_FORGET}
+HEADER_BYTES: Final = 40
+"""Size of a `fuse_in_header`, with which each request begins."""
+REPLY_HEADER: Final = struct.Struct("<IiQ")
+"""A `fuse_out_header`: size of the whole reply, negative errno, number of the request."""
 WRITE_BYTES_MAX: Final = 1 << 20
+"""Most data of one write."""
+REQUEST_BYTES_MAX: Final = WRITE_BYTES_MAX + 4096
+"""Largest request: a write with its structures."""
 FLAGS: Final = 1 << 3 | 1 << 5 | 1 << 22
 """ATOMIC_O_TRUNC, BIG_WRITES, MAX_PAGES."""
 _INIT_FIELDS: Final = (
@@ -51,7 +57,7 @@ _INIT_FIELDS: Final = (
 )
 """Source: `fuse_init_out` in linux/fuse.h."""
 INIT_REPLY: Final = struct.pack("<4I2HII2H32x", *_INIT_FIELDS)
-NAMES: Final = {16: "WriteFile", 25: "FlushFile"}
+NAMES: Final[dict[int, str]] = {Opcode.WRITE: "WriteFile", Opcode.FLUSH: "FlushFile"}
 """Requests in gcsfuse's log, as far as anything depends on them."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -103,7 +109,7 @@ def serve(device: int, files: Files) -> None:
     """Handle requests until the file system is unmounted. Several threads run it."""
     while True:
         try:
-            request = os.read(device, WRITE_BYTES_MAX + 4096)
+            request = os.read(device, REQUEST_BYTES_MAX)
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return
@@ -111,14 +117,15 @@ def serve(device: int, files: Files) -> None:
         opcode, unique, node = struct.unpack_from("<4xIQQ", request)
         if opcode in NO_REPLY:
             continue
-        status, reply = handle(files, opcode, node, request[40:])
+        status, reply = handle(files, opcode, node, request[HEADER_BYTES:])
+        header = REPLY_HEADER.pack(REPLY_HEADER.size + len(reply), -status, unique)
         with contextlib.suppress(OSError):  # the request was interrupted
-            os.write(device, struct.pack("<IiQ", 16 + len(reply), -status, unique) + reply)
+            os.write(device, header + reply)
 
 
 def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
     """Return the number of the error, or 0, and the reply."""
-    if opcode == INIT:
+    if opcode == Opcode.INIT:
         return 0, INIT_REPLY
     handler = files.handlers.get(opcode)
     if handler is None:

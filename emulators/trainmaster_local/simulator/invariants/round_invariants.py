@@ -1,5 +1,8 @@
 """Rounds over facts: decisions are compared with what really ended the programs.
 
+A round is one common start of all members of a synchronous job. Its verdict decides which member's
+failure ended it, and charges a restart to that member, or nobody.
+
 F1    no program of a round starts beside a program of another round (`simulator.world.programs`)
 F2    a member that a verdict charges failed by itself
 F3    every stop of a round leads to the next one, a rerun or the end: the job ends (I1)
@@ -31,12 +34,15 @@ class RoundInvariants:
         """Check one more decision, which led to `state`."""
         event = entry.event
         action = entry.decision.action
-        end = event.ends[0] if isinstance(event, AllReady) and event.ends else event
-        is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
+        # The verdict on a round is the decision about AllReady, which carries the ends of its
+        # members; the first of them decides.
+        deciding = event.ends[0] if isinstance(event, AllReady) and event.ends else event
+        is_reboot = isinstance(deciding, ReplicaExited) and deciding.cause is ExitCause.VM_RESTARTED
         charged = _charged(entry)
         if isinstance(event, AllReady) and event.round and charged:
-            replica_id = ReplicaId.parse(charged.partition("-")[2])
-            causes = self.ends.causes(replica_id, event.attempt, event.round - 1)
+            _attempt, _, task = charged.partition("-")
+            ended_round = event.round - 1  # `event.round` is the next one, which is held
+            causes = self.ends.causes(ReplicaId.parse(task), event.attempt, incarnation=ended_round)
             if EndCause.FAILED not in causes and not is_reboot:
                 raise ViolationError(
                     f"F2: {entry.key} charges {charged}, whose program ended so: {causes}"
@@ -59,7 +65,7 @@ class RoundInvariants:
 
 
 def _charged(entry: LedgerEntry) -> str | None:
-    """Return the key of the member that a verdict charges; None: it is free."""
+    """Return the member that a verdict charges, as `ATTEMPT-TASK-INDEX`; None: it is free."""
     match entry.decision.action:
         case BeginRound(replica=replica, charge=Budget.RESTARTS):
             return replica

@@ -34,6 +34,11 @@ VARIANTS: Final = 7
 """Variants below this number are drawn under most profiles."""
 PARTIAL_VARIANTS: Final = (7, 8)
 """Variants of jobs that may start before all of their VMs exist."""
+SOON_SUBMITTED_S: Final = 15.0
+LATE_SUBMITTED_S: Final = 120.0
+"""A third of the jobs that may queue are submitted at once, within the first, and within the second
+of these times.
+"""
 # Values that are drawn with equal chances
 WORKERS: Final = (0, 1, 1, 1, 2, 3)
 """Workers besides the master."""
@@ -94,13 +99,17 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
 
 def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
     job_id = f"sim_{number}"
-    document, plan = training_job(rng.choice((0, 0, 1, 2)), 0, job_id, rng.choice((0, 0, 5)))
+    document, plan = training_job(
+        rng.choice((0, 0, 1, 2)), variant=0, job_id=job_id, priority=rng.choice((0, 0, 5))
+    )
     return _draw_job(
         rng,
         job_id,
         document,
         plan,
-        submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120))),
+        submitted_s=rng.choice(
+            (0.0, rng.uniform(0, SOON_SUBMITTED_S), rng.uniform(0, LATE_SUBMITTED_S))
+        ),
     )
 
 
@@ -108,7 +117,7 @@ def _draw_keeping_job(rng: random.Random, number: int) -> SimJob:
     """Draw a job that keeps its machines for so long that the next one often takes them."""
     job_id = f"sim_{number}"
     keep_s = rng.choice((None, 0, 60, 300, 300, 300))
-    document, plan = training_job(rng.choice((0, 1, 1, 2)), 0, job_id, keep_s=keep_s)
+    document, plan = training_job(rng.choice((0, 1, 1, 2)), variant=0, job_id=job_id, keep_s=keep_s)
     submitted_s = rng.uniform(0, 30) + (number - 1) * rng.choice((20, 150, 250))
     job = _draw_job(rng, job_id, document, plan, submitted_s=submitted_s)
     return replace(job, submitter="anna" if rng.random() < SAME_USER else "berta")

@@ -15,6 +15,7 @@ The real agent consists of threads, processes and HTTP calls, which cannot run i
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,6 +35,8 @@ SETUP_S: Final = (1.0, 6.0)
 """How long the agent prepares the VM before the first program."""
 DIRECTIVE_S: Final = (0.02, 0.3)
 """Delay until a new directive is read."""
+NOTICE_READ_S: Final = (0.1, 2.0)
+"""Delay until the announcement of the VM's end is read."""
 STOP_S: Final = (0.1, 3.0)
 """How long it takes to stop a program."""
 CLEAN_S: Final = (0.5, 3.0)
@@ -172,7 +175,7 @@ class SimAgent:
 
     def receive_notice(self, cause: str) -> None:
         """The metadata server announces the end of the VM."""
-        self._plan_within((0.1, 2.0), lambda: self._on_fault(cause))
+        self._plan_within(NOTICE_READ_S, lambda: self._on_fault(cause))
 
     def receive_maintenance_window(self, within_s: float) -> None:
         """Let the program save a checkpoint.
@@ -374,7 +377,9 @@ class SimAgent:
     def _stop_program(self, program: Program) -> None:
         if self.program is program and self._running and program.is_alive:
             self._training.kill(program)
-            self._on_program_ended(self._running, {"cause": "process", "signal": 15})
+            self._on_program_ended(
+                self._running, {"cause": "process", "signal": int(signal.SIGTERM)}
+            )
 
     def _settle_past(self, directive: Directive) -> None:
         """Once after each boot: report the incarnation that was running before it, unless that was

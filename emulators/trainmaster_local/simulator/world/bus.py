@@ -20,8 +20,14 @@ LATE_S: Final = 180.0
 """Longest delay of a message that is late."""
 SOON_S: Final = (0.02, 0.4)
 """Shortest and longest delay of any other message."""
+BACKOFF_DOUBLINGS_MAX: Final = 6
+"""Doublings of the first wait of 1 s, after which `BACKOFF_MAX_S` is exceeded."""
+JITTER: Final = (0.8, 1.2)
+"""Smallest and largest factor of a wait."""
 LOST_ACKNOWLEDGEMENTS: Final = 0.3
-"""Acknowledgements that are lost, per message that is duplicated when it is published."""
+"""Probability that an acknowledgement is lost, as a share of the probability that a message is
+duplicated when it is published.
+"""
 REPAIRED_BY_SWEEP: Final = frozenset({topics.PROVISION, topics.SWEEP})
 """Messages of these topics may be lost: the next sweep publishes them again."""
 REPEATED_BY_AGENT: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT})
@@ -55,8 +61,8 @@ class SimBus:
     """Messages that were accepted."""
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        """Plan the deliveries of the message: none if it is lost, two if it is duplicated, late or
-        soon.
+        """Plan the deliveries of the message: none if it is lost, two if it is duplicated. Each is
+        late or soon.
         """
         context = self.context
         faults = context.faults
@@ -70,12 +76,14 @@ class SimBus:
             self.notifications.append(data)
             return
         self.published += 1
-        message = Message(data, attributes, str(self.published), context.scheduler.clock(0.0))
+        message = Message(
+            data, attributes, str(self.published), context.scheduler.clock(skew_s=0.0)
+        )
         for _ in range(2 if context.chance(faults.duplicate) else 1):  # both have one id
             is_late = context.chance(faults.late)
             delay_s = context.between(1, LATE_S) if is_late else context.between(*SOON_S)
             self.in_flight += 1
-            context.scheduler.after(delay_s, lambda: self._attempt(topic, message, 1))
+            context.scheduler.after(delay_s, lambda: self._attempt(topic, message, attempt=1))
 
     def _loss_probability(self, topic: str) -> float:
         """Return how likely a message of this topic is lost. Others are never lost."""
@@ -88,7 +96,7 @@ class SimBus:
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         """Publish messages without attributes, in order."""
         for data in messages:
-            self.publish(topic, data, {})
+            self.publish(topic, data, attributes={})
 
     def _attempt(self, topic: str, message: Message, attempt: int) -> None:
         """Deliver the message for the `attempt`th time; plan the next delivery unless it is
@@ -99,8 +107,8 @@ class SimBus:
         if is_acknowledged is None:
             context.scheduler.after(BUSY_RETRY_S, lambda: self._attempt(topic, message, attempt))
             return
-        # The wait doubles from 1 s on, and has a jitter of 20 %.
-        backoff_s = min(BACKOFF_MAX_S, 2.0 ** min(attempt - 1, 6)) * context.between(0.8, 1.2)
+        doublings = min(attempt - 1, BACKOFF_DOUBLINGS_MAX)
+        backoff_s = min(BACKOFF_MAX_S, 2.0**doublings) * context.between(*JITTER)
         if is_acknowledged and context.chance(context.faults.duplicate * LOST_ACKNOWLEDGEMENTS):
             is_acknowledged = False  # the acknowledgement was lost, or arrived after its deadline
         if is_acknowledged:

@@ -19,8 +19,16 @@ from trainmaster.messaging import topics
 from trainmaster_local.simulator.world.bus import SimBus
 from trainmaster_local.simulator.world.context import Context
 
+SEND_S: Final = (0.02, 0.2)
+"""Shortest and longest time that a publish call takes."""
+BACKOFF_S: Final = 1.0
+"""Longest wait after the first failure. It doubles with each further one."""
 BACKOFF_MAX_S: Final = 30.0
 """Longest wait before a publish call is tried again."""
+DOUBLINGS_MAX: Final = 9
+"""Doublings that are computed: fewer of them exceed `BACKOFF_MAX_S`."""
+BACKOFF_SHORTEST: Final = 0.5
+"""Shortest wait, as a share of the longest one."""
 STORED_DESPITE_FAILURE: Final = 0.5
 """Share of the failed publish calls whose message was stored: only the response was lost."""
 
@@ -80,7 +88,7 @@ class EventSender:
         """Plan the call that sends the first event, unless one is planned."""
         if not self._is_sending and self._events:
             self._is_sending = True
-            self.plan_within((0.02, 0.2), self._try)
+            self.plan_within(SEND_S, self._try)
 
     def _try(self) -> None:
         """Publish the first event. If the call fails, try again later, whether or not it was
@@ -93,13 +101,13 @@ class EventSender:
         event = self._events[0]
         fails = context.chance(context.faults.unreachable)
         if not fails or context.chance(STORED_DESPITE_FAILURE):
-            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), attributes={})
         if fails:
             self._failures += 1
             self._is_sending = True
-            # From 1 s on, doubled with each failure; the limit keeps the power small.
-            wait_s = min(BACKOFF_MAX_S, 0.5 * 2.0 ** min(self._failures, 10))
-            self.plan_within((wait_s * 0.5, wait_s), self._try)
+            doublings = min(self._failures - 1, DOUBLINGS_MAX)
+            wait_s = min(BACKOFF_MAX_S, BACKOFF_S * 2.0**doublings)
+            self.plan_within((wait_s * BACKOFF_SHORTEST, wait_s), self._try)
             return
         self._failures = 0
         event.on_accepted()
@@ -115,7 +123,7 @@ class EventSender:
         It plans the next time.
         """
         if self._latest is event:
-            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), attributes={})
             self.plan_within(REPEAT_S, lambda: self._repeat(event))
 
 

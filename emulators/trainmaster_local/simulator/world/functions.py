@@ -156,7 +156,7 @@ class Functions:
     def _change_labels(self, message: Message) -> None:
         action = _parse_action(message.data)
         user_requests.change_labels(
-            action.job_id, {"a": "b"}, action.request_id, None, self._deps(), by=USER
+            action.job_id, {"a": "b"}, action.request_id, seen=None, deps=self._deps(), by=USER
         )
 
     def _deps(self) -> CreationDeps:

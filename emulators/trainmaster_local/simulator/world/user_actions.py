@@ -24,6 +24,14 @@ succeed.
 
 BUCKET: Final = "b"
 """Bucket of the job files."""
+CANCEL_WITHIN_S: Final = 200.0
+"""A cancellation comes at most so long after the submission."""
+RIVAL_WITHIN_S: Final = 60.0
+"""Another submission of the same job id comes at most so long after the first."""
+REQUESTS: Final = 3
+"""Deletions, and changes of labels, of one job."""
+REQUESTS_WITHIN_S: Final = 400.0
+"""Each of them comes at most so long after the submission."""
 
 
 class UserActions:
@@ -38,20 +46,19 @@ class UserActions:
 
     def plan(self, job: SimJob) -> None:
         """Plan the submission of the job, and the other actions of its user that the fault profile
-        allows.
+        allows: a cancellation, and *meddling*, which is any number of other requests.
         """
         context = self._context
         faults = context.faults
         context.scheduler.after(job.submitted_s, lambda: self._submit(job, "job"))
         if context.chance(faults.cancel):
-            self._plan_action(200, CANCEL, job, "")
+            self._plan_action(CANCEL_WITHIN_S, CANCEL, job, request_id="")
         if context.chance(faults.meddling):
-            context.scheduler.after(
-                job.submitted_s + context.between(0, 60), lambda: self._submit(job, "rival")
-            )
-            for request in range(3):
-                self._plan_action(400, DELETE, job, f"{request}")
-                self._plan_action(400, LABEL, job, f"{request}")
+            rival_s = job.submitted_s + context.between(0, RIVAL_WITHIN_S)
+            context.scheduler.after(rival_s, lambda: self._submit(job, "rival"))
+            for request in range(REQUESTS):
+                self._plan_action(REQUESTS_WITHIN_S, DELETE, job, request_id=f"{request}")
+                self._plan_action(REQUESTS_WITHIN_S, LABEL, job, request_id=f"{request}")
 
     def _submit(self, job: SimJob, name: str) -> None:
         """Submit the job. Two submissions with different names compete for the same job id."""
@@ -70,7 +77,10 @@ class UserActions:
         attributes = {"bucketId": BUCKET, "objectId": path, "objectGeneration": generation}
         self._bus.publish(topics.UPLOAD, json.dumps(body).encode(), attributes)
 
-    def _plan_action(self, within_s: float, topic: str, job: SimJob, request_id: str) -> None:
+    def _plan_action(self, within_s: float, topic: str, job: SimJob, *, request_id: str) -> None:
+        """Plan a call of the API. `request_id` tells a new request from a repeated one."""
         data = json.dumps({"job_id": job.job_id, "request_id": request_id}).encode()
         delay_s = job.submitted_s + self._context.between(1, within_s)
-        self._context.scheduler.after(delay_s, lambda: self._bus.publish(topic, data, {}))
+        self._context.scheduler.after(
+            delay_s, lambda: self._bus.publish(topic, data, attributes={})
+        )

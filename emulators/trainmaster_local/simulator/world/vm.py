@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 NOTICE_S: Final = 30.0
 """Source: a preempted VM has 30 s between the notice and the end."""
+BOOT_LOSS_S: Final = (0.1, 4.0)
+"""Shortest and longest time from its start to the loss of a VM that is lost as it boots."""
+REMOVED_SHARE: Final = 0.5
+"""Share of the VMs lost as they boot that are removed; the others are stopped."""
 
 
 @dataclass(eq=False, slots=True)
@@ -99,7 +103,7 @@ class VmPool:
             f"generation {vm.observed.vm_generation}",
         )
         if context.chance(context.faults.lost_at_boot):
-            context.scheduler.after(context.between(0.1, 4), lambda: self._lose_at_boot(vm))
+            context.scheduler.after(context.between(*BOOT_LOSS_S), lambda: self._lose_at_boot(vm))
         vm.agents = vm.agents or self.make_agents(vm)
         for agent in vm.agents:
             agent.boot()
@@ -120,7 +124,7 @@ class VmPool:
         """Lose a VM that has just started, whether or not its agents have reported it."""
         if vm.is_gone or vm.observed.status is not VmStatus.RUNNING:
             return
-        if self.context.chance(0.5):
+        if self.context.chance(REMOVED_SHARE):
             self.remove(vm, "preempted")
         else:
             self.stop(vm, "preempted")

@@ -26,6 +26,8 @@ MAINTENANCE_S: Final = (2, 120)
 """Shortest and longest time between the announcement of maintenance and its begin."""
 NOTICE_MIN_S: Final = 5
 """Shortest time between the notice of a preemption and the end; `NOTICE_S` is the longest."""
+PREEMPTION_SHARE: Final = 0.5
+"""Share of the announced losses that are preemptions; the others are maintenance."""
 AUDIT_LOG_SHARE: Final = 0.5
 """Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds
 them.
@@ -76,7 +78,7 @@ class VmFaults:
         """Preempt the VM, which gives notice as it shuts down, or announce maintenance some time
         before it.
         """
-        if self._context.chance(0.5):
+        if self._context.chance(PREEMPTION_SHARE):
             for agent in vm.agents:
                 agent.receive_notice("preemption")
             within_s = self._context.between(NOTICE_MIN_S, NOTICE_S)
@@ -146,4 +148,4 @@ class VmFaults:
                 },
                 "timestamp": self._context.scheduler.clock().isoformat(),
             }
-            self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), {})
+            self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), attributes={})

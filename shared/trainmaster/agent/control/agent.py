@@ -6,7 +6,9 @@ incarnation, which is one execution of the program. Everything that happens is a
 inbox, which the main thread runs one after the other; each one ends with `_reconcile`.
 
 `agent_states.py` draws the states. Which incarnation was started, and whether its exit still
-matters, is on disk (`run_state.py`).
+matters, is on disk (`run_state.py`): a *pending* directive holds or runs an incarnation that was
+not started yet, and an incarnation is *closed* when a directive has ended it, so that its exit
+tells nothing about the program.
 """
 
 from __future__ import annotations
@@ -144,6 +146,9 @@ class Agent:
     # Events.
 
     def _on_directive(self, text: str) -> None:
+        """Take a new value of the metadata. One that is older than the last, or that cannot be
+        read, changes nothing.
+        """
         try:
             directive = parse_directive(text)
         except (KeyError, TypeError, ValueError) as error:
@@ -159,7 +164,12 @@ class Agent:
             self._console.log(f"Ignoring an outdated directive: {words}")
             return
         if directive != current:
-            if current is None or replace(current, paid_until=directive.paid_until) != directive:
+            # The control plane moves `paid_until` on while a job runs, which orders nothing new.
+            is_extension = (
+                current is not None
+                and replace(current, paid_until=directive.paid_until) == directive
+            )
+            if not is_extension:
                 self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._runs_on)
         if self._paid_time is not None:
@@ -289,16 +299,24 @@ class Agent:
             if self._state is AgentState.SHUTTING_DOWN:
                 must_end = not self._defer(self._shutdown_notice.save_s)
             if must_end:
-                is_first_order = self._state is AgentState.ENDING and not self._program.is_ending
-                if is_first_order and self._program.has_left_peers():
-                    self._run_state.mark_left_peers()
-                self.stall_watch.stop()
-                self._program.end(self._shutdown_notice.within(self._config.grace_s))
+                self._end(self._program)
         elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
             self._reporter.flush(FLUSH_S)
         elif self._state in (AgentState.IDLE, AgentState.WAITING):
             self._prepare_next()
+
+    def _end(self, program: Program) -> None:
+        """End the program, as a directive orders or because the VM shuts down. Safe to repeat.
+
+        Whether it had left its peers (its ranks have exited 0, and its launcher waits for those of
+        other machines) is noted before its end hides it.
+        """
+        is_first_order = self._state is AgentState.ENDING and not program.is_ending
+        if is_first_order and program.has_left_peers():
+            self._run_state.mark_left_peers()
+        self.stall_watch.stop()
+        program.end(self._shutdown_notice.within(self._config.grace_s))
 
     def _prepare_next(self) -> None:
         """Prepare the incarnation that the directive holds or runs, or start it if it is prepared

@@ -135,7 +135,7 @@ class Saving:
             left_s = directive.until - self._inbox.clock.now_s()
             # The directive may come when its time is over, or the clock of this VM may be wrong.
             save_s = max(left_s, self._config.grace_s)
-            self._choose_moment(directive.key, directive.save_number, 0.0, save_s)
+            self._choose_moment(directive.key, directive.save_number, in_s=0.0, gives_up_s=save_s)
 
     def _ask_peers_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
         """Ask all members to save, so that more members can join, or because the job ends.

@@ -57,6 +57,7 @@ Members in lockstep print their last lines at about the same time, whichever of 
 """
 NOTICE_S = 120.0
 """Quiet time from which users are told that the program will be ended: its third quiet minute."""
+SAMPLES_MIN = 4  # samples, at least, before a program counts as still
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
 notices the end of another, which would change its stacks.
@@ -215,7 +216,7 @@ class StallWatch:
             )
             if stillness.is_still:
                 self._inbox.post(self._on_still, key)
-            self._inbox.clock.sleep(min(SAMPLE_S, stillness.limit_s / 4))
+            self._inbox.clock.sleep(min(SAMPLE_S, stillness.limit_s / SAMPLES_MIN))
 
     def _on_still(self, key: IncarnationKey) -> None:
         """Ask the others, if this is member 0.
@@ -226,7 +227,7 @@ class StallWatch:
         if key != self._watched or not self._is_still:
             return
         if self._channel is None:
-            self._end_if_all_still(key, ())
+            self._end_if_all_still(key, unanswered=())
         elif self._channel.number == 0 and self._clock() - self._asked_at >= ASK_AGAIN_S:
             self._asked_at = self._clock()
             self._channel.ask(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
 
-FIRST = IncarnationKey(1, 1)  # no program ran before it
+FIRST = IncarnationKey(attempt=1, incarnation=1)  # no program ran before it
 DIRECTIVE_SKEW_MAX_S = 5.0
 """How far apart in time the hosts of a slice receive a directive, with a margin. An estimate."""
 

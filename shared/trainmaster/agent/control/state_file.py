@@ -36,7 +36,7 @@ class Slot(NamedTuple):
     content: bytes
 
 
-EMPTY = Slot(0, content=b"")
+EMPTY = Slot(number=0, content=b"")
 
 
 @dataclass

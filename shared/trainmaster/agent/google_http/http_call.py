@@ -66,7 +66,7 @@ def call(
                 shutil.copyfileobj(response, file, PIECE_BYTES)
             expected = response.headers.get("Content-Length")
             if expected is not None and into.stat().st_size != int(expected):
-                raise HttpError(0, "the response was cut short")
+                raise HttpError(status=0, detail="the response was cut short")
             return HttpResponse(response.headers, body=b"")
     except urllib.error.HTTPError as error:
         with error:
@@ -74,9 +74,9 @@ def call(
         detail = content[:DETAIL_BYTES].decode("utf-8", "replace").strip() or str(error.reason)
         raise HttpError(error.code, detail, content.decode("utf-8", "replace")) from error
     except urllib.error.URLError as error:
-        raise HttpError(0, str(error.reason)) from error
+        raise HttpError(status=0, detail=str(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise HttpError(0, f"{type(error).__name__}: {error}") from error
+        raise HttpError(status=0, detail=f"{type(error).__name__}: {error}") from error
 
 
 def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:

@@ -49,7 +49,9 @@ class MetadataServer:
         try:
             return parsedate_to_datetime(date or "").isoformat()
         except (TypeError, ValueError) as error:
-            raise HttpError(0, f"the metadata server's date cannot be read: {date}") from error
+            raise HttpError(
+                status=0, detail=f"the metadata server's date cannot be read: {date}"
+            ) from error
 
     def put(self, path: str, value: str) -> None:
         """Write a guest attribute. `path` begins with instance/guest-attributes/."""
@@ -88,7 +90,9 @@ class MetadataServer:
                         raise
                     return None
                 except (ValueError, KeyError, TypeError) as error:
-                    raise HttpError(0, "the metadata server's token cannot be read") from error
+                    raise HttpError(
+                        status=0, detail="the metadata server's token cannot be read"
+                    ) from error
                 self._token = token
                 self._token_until = time.monotonic() + lasts_s - TOKEN_MARGIN_S
             return self._token

@@ -100,8 +100,8 @@ def parse_records(data: bytes, tag: str) -> ParsedRecords:
                 scalars += parse_event(message, wanted)
             start = end
     except CorruptRecordError as error:
-        return ParsedRecords(scalars, start, 0, str(error))
-    return ParsedRecords(scalars, start, 0)
+        return ParsedRecords(scalars, start, incomplete=0, problem=str(error))
+    return ParsedRecords(scalars, start, incomplete=0)
 
 
 def _may_have_scalar(message: bytes, tag: bytes) -> bool:

@@ -128,7 +128,9 @@ class SummaryMetric:
         oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
         step = max((scalar.step for scalar in scalars.values()), default=None)
         return Reading.of_steps(
-            step, None, [(name, scalar.value) for name, scalar in reversed(oldest_first)]
+            step,
+            steps=None,
+            metrics=[(name, scalar.value) for name, scalar in reversed(oldest_first)],
         )
 
     def read_if_due(self) -> None:
@@ -215,8 +217,9 @@ class SummaryMetric:
                 self._log(
                     f"Summary events in {stored.uri} are not read any further: {parsed.problem}."
                 )
+            # `incomplete`: size of the record that begins in this piece and ends behind it.
             elif parsed.incomplete > RECORD_BYTES_MAX:
-                file.offset += parsed.incomplete
+                file.offset += parsed.incomplete  # skip it
             elif file.offset + parsed.incomplete > stored.size or len(data) < length:
                 break  # the program has not written the rest of the record yet
             piece_bytes = max(PIECE_BYTES, parsed.incomplete)

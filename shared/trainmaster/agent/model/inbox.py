@@ -89,7 +89,7 @@ class Inbox:
     ) -> None:
         last: str | None = None
         etag: str | None = None
-        waits = backoffs(5.0)
+        waits = backoffs(cap_s=5.0)
         while True:
             try:
                 value, etag = self._metadata.wait(path, etag)
@@ -99,7 +99,7 @@ class Inbox:
                 etag = None
                 self.clock.sleep(next(waits))
                 continue
-            waits = backoffs(5.0)
+            waits = backoffs(cap_s=5.0)
             if value != last:
                 last = value
                 self.post(handler, value.strip())

@@ -232,7 +232,7 @@ class ProgressCollector:
         for name in news[rank].not_finite:
             if self._admit(name):
                 # Cloud Monitoring takes finite values only.
-                yield ProgressPoint(f"not_finite/{name}", 1.0, SOURCES[rank])
+                yield ProgressPoint(f"not_finite/{name}", value=1.0, source=SOURCES[rank])
 
     def _admit(self, name: str) -> bool:
         """Return whether a metric may have points: each name is a time series, and their number is

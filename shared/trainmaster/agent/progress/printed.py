@@ -189,7 +189,9 @@ class _Position:
         if bar is not None and bar.epoch is not None:
             number, total = bar.epoch
             if total is None:  # Lightning counts from 0
-                return Reading.of_steps(number * bar.steps.total + bar.steps.done, None, metrics)
+                return Reading.of_steps(
+                    number * bar.steps.total + bar.steps.done, steps=None, metrics=metrics
+                )
             epoch = _Count(number, total)
             inner = bar.steps
         elif bar is not None and (epoch is None or bar.steps.total == epoch.total):

@@ -299,7 +299,7 @@ class CloudLog:
         for line in lines[:quoted]:
             text = line.text[:NAMED_CHARS].decode("utf-8", "backslashreplace")
             reason_of_line = f"Cloud Logging refused {text!a} ({reason})"
-            self._buffer.record_loss(LostLines(1, line.at_ns, reason_of_line))
+            self._buffer.record_loss(LostLines(count=1, at_ns=line.at_ns, why=reason_of_line))
         rest = lines[quoted:]
         if rest:
             count = Batch(rest).count

@@ -32,6 +32,7 @@ LOG_FLUSH_MAX_S = 120.0
 Only a program that printed faster than Cloud Logging accepts needs more than a moment.
 """
 RETRY_MAX_S = 30.0  # longest wait between two tries of an event
+JITTER = (0.8, 1.2)  # smallest and largest factor of the time between two repeats
 PROBLEM_CHARS = 200
 """Longest text of the reason why Cloud Logging does not accept the log."""
 
@@ -237,5 +238,5 @@ def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
     """
     wait = first_s
     while True:
-        yield wait * random.uniform(0.8, 1.2)  # noqa: S311 - jitter need not be secret
+        yield wait * random.uniform(*JITTER)  # noqa: S311 - jitter need not be secret
         wait = min(2 * wait, max_s)

@@ -52,7 +52,7 @@ class JobPackages:
         if require_nothing(packages):
             self._workspace.log("The packages require no others.")
         else:
-            self._run_pip([], packages, keep_builds(self._folder))
+            self._run_pip(options=[], packages=packages, kept=keep_builds(self._folder))
 
     def _download(self, uri: str) -> Path:
         object_uri, _, version = uri.partition("#")
@@ -77,8 +77,9 @@ class JobPackages:
     ) -> None:
         """Install the packages together. Raises SetupError.
 
-        `kept`: options with which pip keeps the frameworks' builds. pip builds a wheel of each
-        source package, in an environment of its own (isolated) or with this VM's setuptools.
+        `kept`: options with which pip keeps the frameworks (TensorFlow, PyTorch) as the image has
+        them built. pip builds a wheel of each source package, in an environment of its own
+        (isolated) or with this VM's setuptools.
         """
         sources = [package for package in packages if package.suffix != ".whl"]
         is_isolated = not all(builds_without_isolation(source) for source in sources)
@@ -107,7 +108,8 @@ def _relative_name(package: Path) -> str:
 def has_check_option() -> bool:
     """Return whether pip has --check-build-dependencies: since 22.1.1 (its news).
 
-    Ubuntu 22.04 has 22.0.
+    Ubuntu 22.04 has 22.0. All of 22.1 is left out here, because only the first two numbers of the
+    version are compared.
     """
     try:
         version = tuple(int(part) for part in installed_version("pip").split(".")[:2])
@@ -145,7 +147,7 @@ def builds_without_isolation(package: Path) -> bool:
                 names = tar.getnames()
         else:
             return False
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
+    except Exception:  # noqa: BLE001 - archives raise errors of many modules, and RecursionError
         return False  # pip's error message will explain it
     has_pyproject = any(re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names)
     return has_setuptools() and not has_pyproject

@@ -31,7 +31,9 @@ LOWER = "lower"
 
 
 def user_base() -> Mapping[str, str]:
-    """Return the variable that names the folder of `pip install --user`; none: it is Python's."""
+    """Return the environment variable that names the folder of `pip install --user`, if it is set.
+    Without it, Python uses its default folder.
+    """
     return {USER_BASE: os.environ[USER_BASE]} if USER_BASE in os.environ else {}
 
 
@@ -50,6 +52,7 @@ class PackageLayers:
         """`runtime`: pip's requirements. `packages`: URIs of the job's packages."""
         self._folder = work / "layers"
         self._lower = self._folder / f"runtime-{_hash([sys.version, *runtime])}"
+        # The empty text ends the runtime's requirements, so that no other split has the same hash.
         self._upper = self._folder / f"job-{_hash([sys.version, *runtime, '', *packages])}"
         self._is_fixed = all("#" in uri for uri in packages)
         """Whether each URI names a version: otherwise the packages may have changed since they were
@@ -66,20 +69,24 @@ class PackageLayers:
         """Install what is missing, and let this process and its programs use the layers.
 
         Raises SetupError.
+
+        The upper layer is built on the lower one, so a new lower layer needs a new upper one.
         """
         seals = self._read_seals()
         intact = {name for name, seal in seals.items() if seal == _seal(self._folder / name)}
-        if self._lower.name not in intact:
+        has_lower = self._lower.name in intact
+        has_upper = has_lower and self._upper.name in intact and self._is_fixed
+        if not has_lower:
             self._install(self._lower, install_runtime)
-        elif self._upper.name in intact and self._is_fixed:
+        if has_upper:
             self.enter()
-            self._remove_others()
-            return
-        sys.path.append(_site_of(self._lower))  # Python has not seen it at its start
-        self._install(self._upper, install_packages)
+        else:
+            sys.path.append(_site_of(self._lower))  # Python has not seen it at its start
+            self._install(self._upper, install_packages)
         self._remove_others()
 
     def _install(self, layer: Path, install: Callable[[], None]) -> None:
+        """Install into an empty folder, and seal it. `install` calls pip. Raises SetupError."""
         machine_state.remove(layer)
         packages = Path(_site_of(layer))
         packages.mkdir(parents=True)
@@ -130,7 +137,10 @@ def _site_of(layer: Path) -> str:
 
 
 def _seal(layer: Path) -> str:
-    """Return a hash of the names, sizes and times of all files but compiled ones."""
+    """Return a hash of the names, sizes and times of all files.
+
+    Compiled files (`__pycache__`) do not count: Python writes them when a package is first used.
+    """
     digest = hashlib.sha256()
     for folder, folders, files in os.walk(layer):
         folders[:] = sorted(name for name in folders if name != "__pycache__")

@@ -55,7 +55,9 @@ class RuntimePackages:
     def _run_pip(self, requirements: Sequence[str], extra_options: Sequence[str]) -> None:
         if not requirements:
             return
-        pip_exit = self._pip.install([], requirements, self._folder, extra_options)
+        pip_exit = self._pip.install(
+            options=[], names=requirements, folder=self._folder, extra=extra_options
+        )
         if pip_exit.exit_status != 0:
             raise pip_error(", ".join(requirements), pip_exit)
 

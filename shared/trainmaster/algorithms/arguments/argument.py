@@ -18,6 +18,8 @@ Value = bool | int | float | str | tuple[int, ...] | None
 Values = Mapping[str, Value]
 
 STORAGE: Final = "gs://"
+_SIMILAR: Final = 0.4
+"""Similarity, from 0 to 1, from which a misspelled argument is taken for another one."""
 _TRUE: Final = ("true", "1", "yes")
 _FALSE: Final = ("false", "0", "no")
 BOOLEANS: Final = (*_TRUE, *_FALSE)
@@ -201,7 +203,7 @@ class ArgumentTable:
     def nearest(self, name: str) -> str:
         """Return the name of the argument that is most like this one."""
         names = [argument.name for argument in self.arguments]
-        return (difflib.get_close_matches(name, names, n=1, cutoff=0.4) or names)[0]
+        return (difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR) or names)[0]
 
 
 def _read_boolean(text: str) -> bool:

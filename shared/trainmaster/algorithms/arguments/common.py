@@ -88,5 +88,5 @@ def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
     if total > SPLIT_SUM_MAX + ROUNDING:
         problem = f"and --test_split together must be at most {SPLIT_SUM_MAX}, not {total:g}"
         yield ArgumentProblem(
-            "validation_split", problem, "--validation_split=0.2 --test_split=0.2"
+            "validation_split", problem, example="--validation_split=0.2 --test_split=0.2"
         )

@@ -141,7 +141,10 @@ WIDE_DEEP_LEARNER: Final = ArgumentTable(
             learning_rate=0.01,
         ),
         *optimizer_arguments(
-            "dnn_", _OF_DEEP, _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX), 0.001
+            "dnn_",
+            _OF_DEEP,
+            _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX),
+            learning_rate=0.001,
         ),
     ),
     (check_splits,),

@@ -56,11 +56,11 @@ def parse_arguments(
         argument = table.find(name)
         if argument is None:
             problem = f"is not an argument of this algorithm; did you mean --{table.nearest(name)}?"
-            problems.append(ArgumentProblem(name, problem, "leave it out"))
+            problems.append(ArgumentProblem(name, problem, example="leave it out"))
         else:
             values[name] = _read(argument, text, problems, notes)
     problems.extend(
-        ArgumentProblem(argument.name, f"is required: {argument.help}", _example(argument))
+        ArgumentProblem(argument.name, f"is required: {argument.help}", example=_example(argument))
         for argument in table.arguments
         if argument.is_required and argument.name not in given and argument.name not in tuned
     )
@@ -107,7 +107,9 @@ def _pairs(
                 text = "true"
             elif argument is not None:
                 problems.append(
-                    ArgumentProblem(name, f"needs a value: {argument.allowed}", _example(argument))
+                    ArgumentProblem(
+                        name, f"needs a value: {argument.allowed}", example=_example(argument)
+                    )
                 )
                 continue
         yield name, text
@@ -129,7 +131,9 @@ def _read(
     except ValueError:
         problems.append(
             ArgumentProblem(
-                argument.name, f"must be {argument.allowed}, not {text!r}", _example(argument)
+                argument.name,
+                f"must be {argument.allowed}, not {text!r}",
+                example=_example(argument),
             )
         )
         return argument.default

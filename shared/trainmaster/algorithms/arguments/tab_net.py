@@ -1,5 +1,8 @@
 """Arguments of `tab_net`.
 
+`_number(NAME, DEFAULT, HELP)` declares one. Its value is from `low` to `high`, both included; with
+`is_open`, `low` itself is not allowed.
+
 Source of names and defaults: its successor on Vertex AI (python-aiplatform 1.40).
 """
 
@@ -108,7 +111,9 @@ def check_loss(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
         problem = (
             f"must be one of default, {', '.join(allowed)} for {values['model_type']}, not {loss!r}"
         )
-        yield ArgumentProblem("loss_function_type", problem, f"--loss_function_type={allowed[0]}")
+        yield ArgumentProblem(
+            "loss_function_type", problem, example=f"--loss_function_type={allowed[0]}"
+        )
 
 
 def check_ghost_batch(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
@@ -122,7 +127,7 @@ def check_ghost_batch(values: Values, _given: frozenset[str]) -> Iterator[Findin
             f"must divide a batch of {batch} rows into equal ghost batches of whole rows, which"
             f" {ratio:g} does not"
         )
-        yield ArgumentProblem("batch_size_ratio", problem, "--batch_size_ratio=1")
+        yield ArgumentProblem("batch_size_ratio", problem, example="--batch_size_ratio=1")
 
 
 def ghost_batches(batch_size: int, ratio: float) -> int | None:

@@ -186,21 +186,21 @@ def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
     objective = str(values["objective"])
     if objective.startswith("multi:") and values["num_class"] is None:
         yield ArgumentProblem(
-            "num_class", f"is required for the objective {objective}", "--num_class=3"
+            "num_class", f"is required for the objective {objective}", example="--num_class=3"
         )
     if not objective.startswith("multi:") and "num_class" in given:
         problem = (
             "can only be given for multi:softmax and multi:softprob, and the objective is"
             f" {objective}"
         )
-        yield ArgumentProblem("num_class", problem, "leave it out")
+        yield ArgumentProblem("num_class", problem, example="leave it out")
 
 
 def check_depth(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
     """Check that trees have a limit."""
     if values["max_depth"] == 0 and values["max_leaves"] == 0:
         yield ArgumentProblem(
-            "max_depth", "can be 0 only if --max_leaves limits the trees", "--max_depth=6"
+            "max_depth", "can be 0 only if --max_leaves limits the trees", example="--max_depth=6"
         )
 
 
@@ -210,7 +210,7 @@ def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
     """
     if values["csv_weight"] == 1 and values["preprocess"]:
         problem = "can be 1 only without --preprocess, which would treat the weights as a feature"
-        yield ArgumentProblem("csv_weight", problem, "--csv_weight=0")
+        yield ArgumentProblem("csv_weight", problem, example="--csv_weight=0")
 
 
 BOOSTED_TREES: Final = ArgumentTable(

@@ -177,10 +177,10 @@ def _check_indexes() -> Iterator[Finding]:
     """
     store = open_store()
     store.jobs_with_pending()
-    store.open_notifications(1)
-    store.count_ready("doctor", 1, 0)
-    store.count_ready_for("doctor", "1-1", 0)
-    store.failing_replicas(store.recent_jobs(1))
+    store.open_notifications(limit=1)
+    store.count_ready("doctor", attempt=1, floor=0)
+    store.count_ready_for("doctor", "1-1", floor=0)
+    store.failing_replicas(store.recent_jobs(limit=1))
     store.count_by_state()
     store.count_created_since(datetime.now(UTC), through_api=True)
     store.round_ends("doctor", "1-1")
@@ -192,7 +192,7 @@ def _check_indexes() -> Iterator[Finding]:
         JobFilter(states=(JobState.RUNNING,)),
     )
     for only in lists:
-        store.recent_jobs(1, only=only)
+        store.recent_jobs(limit=1, only=only)
     yield ok("indexes of Firestore")
 
 

@@ -57,7 +57,7 @@ def doctor(
     if job is not None:
         from trainmaster.cli.job_files import read_job, with_job_name
 
-        _, document = read_job(str(job), None, region)
+        _, document = read_job(str(job), config=None, region=region)
         report(job_findings(with_job_name(document, str(job))), form, outcome_of_job)
     choose_installation()
     report(_findings(region, before_install), form)

@@ -25,7 +25,8 @@ from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.cli.doctor.remedies import ASK_FOR_API
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, queued_jobs, vcpus
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
@@ -180,7 +181,9 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
     if over_limit:
         yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
     elif values.limits and spec.tuning is None:
-        job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
+        job = new_job(
+            replace(spec, job_id=spec.job_id or "this job"), submission="", now=datetime.now(UTC)
+        )
         try:
             waits = queued_jobs((*open_store().live_jobs().jobs, job), values.limits)
         except USER_ERRORS as error:

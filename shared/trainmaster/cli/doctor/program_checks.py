@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.package_uri import is_built_in
-from trainmaster.core.model.plan import Plan, Program
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.errors import USER_ERRORS

@@ -15,7 +15,7 @@ from typing import Final
 
 from trainmaster.core.cluster.environment import AIP_DIRECTORIES
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.errors import PermanentError
 
 LOGS: Final = AIP_DIRECTORIES["AIP_TENSORBOARD_LOG_DIR"]

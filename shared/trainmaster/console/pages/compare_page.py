@@ -78,8 +78,8 @@ def read_compare_page(
 
     Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
 
-    A job costs its document, its ledger, and two calls of Cloud Monitoring; the console keeps all
-    but the document.
+    A job costs the reading of its document and ledger, and two calls of Cloud Monitoring. The
+    console caches all but the document.
     """
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:
@@ -88,9 +88,8 @@ def read_compare_page(
         period_s = max(time_range(job, console.clock(), hours="").period_s for job in jobs)
         columns = tuple(pool.map(partial(_read, console, period_s), jobs))
     by_job = {job.job_id: column.points for job, column in zip(jobs, columns, strict=True)}
-    end = _START
-    for points in by_job.values():
-        end = max([end, *(series[-1].at for series in points.values())])
+    ends = (series[-1].at for points in by_job.values() for series in points.values())
+    end = max([_START, *ends])
     by_step = lines_of_jobs(by_job, values_over_steps)
     if over_steps and by_step:
         curves = draw_curves_over_steps(by_step, _START, end, period_s)
@@ -108,7 +107,10 @@ def read_compare_page(
 
 
 def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
-    """Return the column of a job. `period_s`: shortest period whose means are drawn."""
+    """Return the column of a job. `period_s`: shortest period whose means are drawn.
+
+    A job that has not run, and a tuning job, have no metrics of their own.
+    """
     entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
     history = read_history(entries)
     report = cost_report(history, entries, console.now, console.cost_sources) if history else None
@@ -117,9 +119,9 @@ def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
     points: Points = {}
     if job.started_at and job.tuning is None:
         try:
-            progress = read_progress(
-                console.metrics, job, console.clock().replace(second=0, microsecond=0)
-            )
+            # Equal calls within a minute are answered from the console's cache.
+            minute = console.clock().replace(second=0, microsecond=0)
+            progress = read_progress(console.metrics, job, minute)
             shown = time_range(job, console.clock(), hours="", period_s=period_s)
             reported = read_curves(console.metrics, job, *shown)
             points = _since(job.started_at, timedelta(seconds=period_s), reported)
@@ -129,9 +131,10 @@ def _read(console: Console, period_s: int, job: Job) -> _JobColumn:
 
 
 def _since(start: datetime, period: timedelta, points: Points) -> Points:
-    """Return the points at their time since the start.
+    """Return the points as if the job had started at `_START`.
 
-    Periods end at multiples of their length, before and after.
+    They move by whole periods: Cloud Monitoring's periods end at multiples of their length, so the
+    points of all jobs stay at common times.
     """
     offset = (start - _START) // period * period
     return {

@@ -74,12 +74,13 @@ class NewestJobs:
 
 def newest_jobs(store: Store) -> NewestJobs:
     """Read the newest jobs, at most `JOBS_READ_MAX`."""
-    source = jobs_after(store, None, BATCH_MAX)
+    source = jobs_after(store, after=None, batch=BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
     return NewestJobs(
         store,
         jobs,
-        is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])),
+        is_whole=len(jobs) < JOBS_READ_MAX
+        or not store.recent_jobs(limit=1, after=_position(jobs[-1])),
     )
 
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.owner import Owner, owner
-from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.core.reporting.next_steps import short_round
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.rules.messages import summary

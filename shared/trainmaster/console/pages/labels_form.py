@@ -32,9 +32,9 @@ def parse_labels(text: str) -> dict[str, str]:
     for line in filter(None, (line.strip() for line in text.splitlines())):
         key, separator, value = (part.strip() for part in line.partition("="))
         if not separator:
-            problems.append(Problem(f"labels.{line}", "is not key=value", "team=vision"))
+            problems.append(Problem(f"labels.{line}", "is not key=value", example="team=vision"))
         elif key in labels:
-            problems.append(Problem(f"labels.{key}", "is there twice", "team=vision"))
+            problems.append(Problem(f"labels.{key}", "is there twice", example="team=vision"))
         labels[key] = value
     if problems:
         raise InvalidJob(problems)

@@ -191,7 +191,7 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
     job = find_job(console, job_id)
     query = log_query(job, filters)
     problem = ""
-    window = Window(())
+    window = Window(lines=())
     try:
         window = _window(console, query, filters)
     except (PermanentError, TemporaryError) as error:

@@ -120,7 +120,7 @@ def read_progress_section(
     elif points:
         lines = lines_of_job(values_over_time(points))
         end = _end_of_axis(lines, job, end)
-        bands = read_bands(console, job, None, start, end) if lines else ()
+        bands = read_bands(console, job, replica_id=None, start=start, end=end) if lines else ()
         curves = draw_curves(lines, start, end, period_s, bands) if lines else None
     return ProgressSection(
         progress,

@@ -62,7 +62,7 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
     """
     if job.trial_of is not None:
         raise NotFoundError(f"{job.job_id} is a trial, which only {job.trial_of.job_id} submits")
-    document = with_job_id(with_versions(json.loads(job.spec_json), job.plan.versions), None)
+    document = with_job_id(with_versions(json.loads(job.spec_json), job.plan.versions), job_id=None)
     suffix = console.now.strftime("%Y%m%d_%H%M%S")
     job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
     return SubmissionForm(
@@ -84,7 +84,7 @@ def check_submission(console: Console, form: SubmissionForm, source: str) -> Map
                 Problem(
                     "jobId",
                     f"is used: {form.job_id} exists, and ids are never used again",
-                    "digits_2",
+                    example="digits_2",
                 )
             ]
         )
@@ -100,6 +100,8 @@ def read_status(
     loaded = console.store.load(job_id)
     if loaded is not None and loaded.state.job.submission == source:
         return SubmissionStatus(job_id, is_stored=True, problems=(), is_late=False)
-    problems = next((rejection.problems for rejection in console.store.rejections(1, source)), ())
+    problems = next(
+        (rejection.problems for rejection in console.store.rejections(limit=1, source=source)), ()
+    )
     is_late = console.clock() - published_at > STORED_MAX
     return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)

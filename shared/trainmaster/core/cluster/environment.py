@@ -26,7 +26,7 @@ from typing import Final
 
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import public_id
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reconcile.slice_addresses import MEGASCALE_PORT, slice_placeholder
@@ -77,7 +77,7 @@ def environment(
         variables["TPU_NAME"] = "local"
     if cluster.slice_base(task_type) is not None:
         variables |= {
-            "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(0)}:{MEGASCALE_PORT}",
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(rank=0)}:{MEGASCALE_PORT}",
             "MEGASCALE_NUM_SLICES": str(len(plan.slices)),
             "MEGASCALE_PORT": MEGASCALE_PORT,
         }

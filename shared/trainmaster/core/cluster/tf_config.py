@@ -17,9 +17,10 @@ from functools import lru_cache
 from typing import Final
 
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.package_uri import without_generation
-from trainmaster.core.model.plan import Dialect, TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reconcile.slice_addresses import slice_placeholder
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from trainmaster.core.machines.families import FAMILIES, NEWER_FAMILY, Family
-from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.task_group import Accelerator
 
 SHARED_CORE_VCPUS: Final = 2
 """vCPUs that the system of a shared-core machine sees."""

@@ -103,8 +103,10 @@ def _slices(cores_per_chip: int, shapes: str) -> dict[int, str]:
 
 
 # Arrangements that several generations share: in two and in three dimensions
-_FLAT: Final = _slices(1, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
-_SOLID: Final = _slices(2, "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16")
+_FLAT: Final = _slices(cores_per_chip=1, shapes="1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
+_SOLID: Final = _slices(
+    cores_per_chip=2, shapes="2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
+)
 
 # Sources (all 2026): Cloud TPU's pages of each version (sizes, topologies, hosts), "TPU regions and
 # zones" (zones), "TPU software versions" (runtime), GKE's "Plan TPUs" (vCPUs, memory). v2 and v3
@@ -115,7 +117,7 @@ GENERATIONS: Final = {
         prefix="v2",
         cores_per_chip=2,
         runtime="tpu-ubuntu2204-base",
-        topologies=_slices(2, "2x2 4x4 8x8 8x16 16x16"),
+        topologies=_slices(cores_per_chip=2, shapes="2x2 4x4 8x8 8x16 16x16"),
         zones=("us-central1-b", "us-central1-c", "europe-west4-a", "asia-east1-c"),
         hosts_by_chips={4: Host()},
         pod_zones=("us-central1-a", "europe-west4-a"),
@@ -124,7 +126,7 @@ GENERATIONS: Final = {
         prefix="v3",
         cores_per_chip=2,
         runtime="tpu-ubuntu2204-base",
-        topologies=_slices(2, "2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32"),
+        topologies=_slices(cores_per_chip=2, shapes="2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32"),
         zones=("us-central1-a", "us-central1-b", "europe-west4-a"),
         hosts_by_chips={4: Host()},
         pod_zones=("europe-west4-a",),
@@ -166,7 +168,7 @@ GENERATIONS: Final = {
         prefix="v5p",
         cores_per_chip=2,
         runtime="v2-alpha-tpuv5",
-        topologies={**_SOLID, **_slices(2, "16x16x16 16x16x24")},
+        topologies={**_SOLID, **_slices(cores_per_chip=2, shapes="16x16x16 16x16x24")},
         zones=("us-central1-a", "us-east5-a", "europe-west4-b"),
         hosts_by_chips={4: Host(vcpus=208, memory_gib=448)},
         machine_family="ct5p-hightpu",
@@ -190,7 +192,7 @@ GENERATIONS: Final = {
         ),
         # GKE's page has 448 GB for one chip; GKE's own autoscaler counts 176
         hosts_by_chips={
-            1: Host(44),
+            1: Host(vcpus=44),
             4: Host(vcpus=180, memory_gib=720),
             8: Host(vcpus=180, memory_gib=1440),
         },

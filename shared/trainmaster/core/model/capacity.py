@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass
+from trainmaster.core.model.task_group import TaskGroup
 
 
 @dataclass(frozen=True, slots=True)

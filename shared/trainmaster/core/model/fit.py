@@ -8,8 +8,8 @@ from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import FitItem, MachineSet
 from trainmaster.core.model.owner import owner
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import Reserved
+from trainmaster.core.model.task_group import TaskGroup
 
 TUNING_JOB: Final = "the tuning job"
 """Name of the item that only trials of one tuning job have in common."""

@@ -17,8 +17,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.task_group import TaskGroup
 
 TRIAL_KEEP_S_MAX: Final = 120
 """Longest time for which a trial's machines are kept: the next trial begins within seconds."""

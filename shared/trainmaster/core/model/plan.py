@@ -16,8 +16,8 @@ A candidate is a zone in which the job's VMs may be requested, or such a zone of
 alternatives that its job file lists. A gang are VMs that are requested together. Members are the
 replicas of a synchronous job, which trains in rounds: all start together, and restart together.
 
-A plan never changes. A later change of settings therefore has no effect on a job that was accepted
-before.
+Parts with several classes are in modules of their names. A plan never changes: a later change of
+settings has no effect on a job that was accepted before.
 """
 
 from __future__ import annotations
@@ -30,137 +30,14 @@ from math import inf
 
 from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.exit_policy import ExitPolicy
+from trainmaster.core.model.origin import Origin
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
 from trainmaster.core.model.saving import SavePolicy
+from trainmaster.core.model.task_group import Program, TaskGroup
 from trainmaster.core.model.watching import Watching
-from trainmaster.core.timeouts import (
-    CHAIN_S,
-    FUSE_SLACK_S,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    """GPUs of a VM."""
-
-    type: str
-    """Compute Engine's name, such as `nvidia-tesla-t4`."""
-    count: int
-    """Number per VM."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tpu:
-    """A Cloud TPU slice. One slice is one replica, and each of its hosts runs the program."""
-
-    type: str
-    """Cloud TPU's accelerator type, such as `v5litepod-16`."""
-    runtime: str
-    """Cloud TPU's software version, such as `v2-alpha-tpuv5-lite`."""
-    hosts: int = 1
-    topology: str | None = None
-    """Chip topology, such as `4x4`; None if the type implies it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A container image that a program runs in."""
-
-    image: str
-    command: tuple[str, ...] = ()
-    """Replaces the image's ENTRYPOINT, unless it is empty. Source: the API's ReplicaConfig."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """An environment variable of the program."""
-
-    name: str
-    value: str = ""
-    """The value; empty for a secret, which is stored nowhere."""
-    secret: str | None = None
-    """Resource name of a Secret Manager version, which the VM reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The program of a replica: `python -m MODULE ARGS --job-dir JOB_DIR` after installing
-    packages, or a container.
-    """
-
-    package_uris: tuple[str, ...]
-    """Packages to install, in this order; empty for a container."""
-    python_module: str
-    """Module to run; empty for a container."""
-    args: tuple[str, ...]
-    job_dir: str | None
-    """Value of `--job-dir`; None: no such argument."""
-    container: Container | None = None
-    environment: tuple[Variable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskGroup:
-    """All replicas of one task type. They have the same machine and the same image."""
-
-    task_type: TaskType
-    count: int
-    """Number of replicas."""
-    machine_type: str
-    """Compute Engine machine type; empty if `tpu` is set."""
-    accelerator: Accelerator | None = None
-    boot_disk_gib: int = 100
-    boot_disk_type: str = "pd-ssd"
-    tpu: Tpu | None = None
-    program: Program | None = None
-    """The program of this role; None: the program of the job."""
-    purchase: Purchase = field(default_factory=Purchase)
-
-    @property
-    def hosts(self) -> int:
-        """Number of machines per replica."""
-        return self.tpu.hosts if self.tpu else 1
-
-
-@dataclass(frozen=True, slots=True)
-class Substitution:
-    """Something the spec requests that no longer exists, and what the job gets instead.
-
-    `describe` shows it.
-
-    It is a note about the requested value if the replacement is the same.
-    """
-
-    field: str
-    """Field of the spec, in its own spelling."""
-    requested: str
-    replacement: str
-    reason: str
-
-    @property
-    def text(self) -> str:
-        """The substitution, or the note, in one sentence."""
-        change = "" if self.replacement == self.requested else f" is replaced by {self.replacement}"
-        return f"{self.field}: {self.requested}{change} ({self.reason.rstrip('.')})."
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltInAlgorithm:
-    """The built-in algorithm that a job runs. Clients that deploy the model read these values."""
-
-    name: str
-    framework: str
-    """`TENSORFLOW` or `XGBOOST`."""
-    runtime_version: str
-    python_version: str
-
-
-class Dialect(StrEnum):
-    """Job format of the spec. It decides which environment variables the program gets."""
-
-    AI_PLATFORM = "ai_platform"  # TrainingInput: CLOUD_ML_*, --job-dir
-    VERTEX = "vertex"  # CustomJobSpec: AIP_*, worker pools in CLUSTER_SPEC
+from trainmaster.core.model.where import Where
+from trainmaster.core.timeouts import CHAIN_S, FUSE_SLACK_S
 
 
 class GcsFolder(StrEnum):
@@ -175,35 +52,6 @@ class GcsFolder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """An alternative of `trainmaster.placement`: what its candidates have in place of the plan's
-    own values.
-    """
-
-    groups: tuple[TaskGroup, ...]
-    """The hardware of all roles, in the order of the plan's groups and with the same counts.
-
-    Without programs.
-    """
-    environment: tuple[Variable, ...] = ()
-    """Variables that replace those of the same name in every program."""
-    after_s: int = 0
-    """Its candidates are requested when the search for capacity has lasted so many seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One zone of one alternative. The zone is in `Where.zones`, at the same index."""
-
-    option: int
-    """Index into the plan's options."""
-    rank: int
-    """Likely candidates are requested in this order: by their place in the list (`ordered`), or by
-    price (`anyOf`).
-    """
-
-
-@dataclass(frozen=True, slots=True)
 class Elastic:
     """`trainmaster.elastic`: a synchronous job goes on without members whose VMs Google does not
     have.
@@ -213,39 +61,6 @@ class Elastic:
     """Members that a round needs, with the primary."""
     after_s: int = 0
     """Seconds from the refusal of a VM to the round without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The places in which a job may run, and the order in which they are tried."""
-
-    region: str
-    zones: tuple[str, ...]
-    """The zones in which the job may run.
-
-    With `candidates`, the zone of each: one zone may be there several times.
-    """
-    zones_listed: bool = False
-    """Whether the user has listed the zones: they are tried in this order, except those without
-    capacity.
-    """
-    options: tuple[Option, ...] = ()
-    """The alternatives; empty: the job has only the plan's own values."""
-    cheapest_first: bool = False
-    """Whether the candidates are ranked by price (`anyOf`), not as they are listed."""
-    candidates: tuple[Candidate, ...] = ()
-    """One per entry of `zones`, if there are options."""
-    has_rounds: bool = False
-    """Whether an alternative has several machines that train together: on all others, one slice
-    also runs in rounds.
-    """
-
-    @property
-    def regions(self) -> tuple[str, ...]:
-        """Regions in which the job may run."""
-        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (
-            self.region,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,18 +126,6 @@ class Access:
     kms_key: str | None = None
     """Key that encrypts the boot disks."""
     gcs: GcsFolder = GcsFolder.OFF
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The document that the plan was resolved from, where programs or clients still see it."""
-
-    dialect: Dialect = Dialect.AI_PLATFORM
-    output_directory: str | None = None
-    """baseOutputDirectory of Vertex AI's format."""
-    algorithm: BuiltInAlgorithm | None = None
-    """The built-in algorithm that the job runs; None: a program of the user."""
-    substitutions: tuple[Substitution, ...] = ()
 
 
 @dataclass(frozen=True)

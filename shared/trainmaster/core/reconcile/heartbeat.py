@@ -285,9 +285,9 @@ def _is_beyond_doubt(job: Job, loss: ReportLoss, points: Points, now: datetime) 
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
-    if replica.state is ReplicaState.COMPLETED or (
-        replica.instance_id != vm.instance_id and not vm.is_tpu
-    ):
+    """Whether the program, or the wait for the round, has lasted so long on this VM."""
+    is_on_other_vm = replica.instance_id != vm.instance_id and not vm.is_tpu
+    if replica.state is ReplicaState.COMPLETED or is_on_other_vm:
         return False
     ordered_at = job.round.ordered_at if _is_awaited(job, replica) else None
     since = [

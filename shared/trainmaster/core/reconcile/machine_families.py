@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import PriceClass, Reserved
+from trainmaster.core.model.task_group import TaskGroup
 
 
 def has_gpus(group: TaskGroup) -> bool:

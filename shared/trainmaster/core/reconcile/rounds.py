@@ -63,14 +63,9 @@ def growth(
     joining = joining_members(state)
     ids = {member.replica_id for member in joining}
     is_clear = all(ids.isdisjoint(_subjects(step)) for step in steps)
-    if (
-        job.state.is_terminal
-        or round_.is_held
-        or round_.ends_job
-        or not joining
-        or not is_clear
-        or job.plan.saving.on_notice is not SaveOnNotice.GANG
-    ):
+    is_running = not (job.state.is_terminal or round_.is_held or round_.ends_job)
+    saves_together = job.plan.saving.on_notice is SaveOnNotice.GANG
+    if not is_running or not joining or not is_clear or not saves_together:
         return ()
     if saving is not None and saving.why is SaveCause.GROWTH and _has_awaited(joining, saving):
         return (ReportSaveOver(saving.number),) if now >= saving.until else ()

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
 
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import OnDemand, PriceClass
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
 
 

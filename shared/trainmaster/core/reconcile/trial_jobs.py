@@ -13,7 +13,8 @@ from typing import Final
 
 from trainmaster.core.model.job import Job, JobState, tuning_of
 from trainmaster.core.model.machine_set import TRIAL_KEEP_S_MAX
-from trainmaster.core.model.plan import Plan, Program
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.core.model.tuning import (
     TRIALS_MAX,
     Assignment,

@@ -135,13 +135,9 @@ def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
     previous: dict[ReplicaId, Span] = {}
     for span in spans:
         last = previous.get(span.replica_id)
-        is_search = last is not None and last.phase in (*PARTLY_PAID, Phase.REPLACING)
-        if (
-            last is not None
-            and is_search
-            and span.phase is Phase.RUNNING
-            and last.end != last.start
-        ):
-            yield last
+        if last is not None and span.phase is Phase.RUNNING:
+            is_search = last.phase in (*PARTLY_PAID, Phase.REPLACING)
+            if is_search and last.end != last.start:
+                yield last
         previous[span.replica_id] = span
     yield from (span for span in previous.values() if span.phase in PARTLY_PAID)

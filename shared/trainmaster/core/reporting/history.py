@@ -91,11 +91,11 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
             replicas.clear()
         changed = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
         replicas.update({replica.key: replica for replica in changed})
-        if previous is not None and (previous.round, previous.placement.floor) != (
-            job.round,
-            job.placement.floor,
-        ):
-            changed = tuple(replicas.values())
+        if previous is not None:
+            has_new_round = previous.round != job.round
+            has_moved = previous.placement.floor != job.placement.floor
+            if has_new_round or has_moved:
+                changed = tuple(replicas.values())
         yield Step(entry, previous, job, recall(State(job, changed)).replicas)
 
 

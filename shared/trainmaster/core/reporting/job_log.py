@@ -36,7 +36,8 @@ from trainmaster.core.decisions import Decision, Reason
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.failure_row import SHOWN_FROM
 from trainmaster.core.model.job import Job, public_id
-from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.rules.failure_row import ending_words, failing_words

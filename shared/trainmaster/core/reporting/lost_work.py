@@ -206,7 +206,7 @@ def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> Lost
     """
     whole_s = max((loss.at - loss.start).total_seconds(), 0.0)
     if written is None:
-        return LostWork(0.0, loss.machines * whole_s)
+        return LostWork(at_least_s=0.0, at_most_s=loss.machines * whole_s)
     until = loss.resumed_at or now
     checkpoint = written.newest_checkpoint(loss.start, until)
     newest = written.newest(loss.start, until)

@@ -32,7 +32,8 @@ from trainmaster.core.machines.gpus import GPUS as GPU_TYPES
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 
 VCPUS: Final = "vcpus"
 GPUS: Final = "gpus"

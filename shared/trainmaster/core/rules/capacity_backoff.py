@@ -105,4 +105,5 @@ def _has_moved(state: State) -> bool:
 
 def _fraction(text: str) -> float:
     """Return a number between -1 and 1 that depends on `text` only."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) / 2**31 - 1
+    bits_32 = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+    return bits_32 / 2**31 - 1

@@ -159,9 +159,10 @@ class Case:
         """What a repetition of this exit would have in common with it; None: it proves no bug."""
         if self.is_stall:
             return hang_signature(self.ends or (self.event,))
-        if self.ranks_had_left or (
+        had_left = self.ranks_had_left or (
             self.is_verdict and were_left(self.state, self.event, self.ends)
-        ):
+        )
+        if had_left:
             return left_signature(self.event)
         return bug_signature(self.event, self.place)
 

@@ -249,10 +249,8 @@ def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
     A VM that is missing has no id in an event. The hosts of a slice may not know the id of their
     node.
     """
-    if (
-        replica.instance_id is None
-        or state.job.plan.group(replica.replica_id.task_type).tpu is not None
-    ):
+    is_slice = state.job.plan.group(replica.replica_id.task_type).tpu is not None
+    if replica.instance_id is None or is_slice:
         return False
     return event.subject.vm.instance_id not in ("", replica.instance_id)
 

@@ -178,14 +178,9 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
     round_ = job.round
     saving = round_.saving
     primary = state.find(event.attempt, event.replica_id)
-    is_of_request = saving is not None and saving.number == event.number
-    if (
-        (event.attempt, event.round) != (job.attempt, round_.number)
-        or round_.is_held
-        or saving is None
-        or not is_of_request
-        or primary is None
-    ):
+    is_of_round = (event.attempt, event.round) == (job.attempt, round_.number)
+    has_ended = not is_of_round or round_.is_held
+    if has_ended or primary is None or saving is None or saving.number != event.number:
         return stale(Reason.NOTHING_TO_DO, "The round has ended, or another request followed.")
     if saving.why is not SaveCause.GROWTH or now < saving.until:
         return not_yet("The time of the request is not over.")
@@ -226,11 +221,8 @@ def judge_missing_member(state: State, event: MemberMissing, now: datetime) -> D
     """Stop a round that began although the VM of a member had been lost."""
     job = state.job
     replica = state.find(event.attempt, event.replica_id)
-    if (
-        (event.attempt, event.round) != (job.attempt, job.round.number)
-        or job.round.is_held
-        or replica is None
-    ):
+    is_of_round = (event.attempt, event.round) == (job.attempt, job.round.number)
+    if not is_of_round or job.round.is_held or replica is None:
         return stale(Reason.NOTHING_TO_DO, "The round has ended.")
     if not replica.awaits_vm or event.replica_id in job.round.without:
         return stale(Reason.NOTHING_TO_DO, "The member has a VM, or the round goes without it.")

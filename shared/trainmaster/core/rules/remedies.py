@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
-from trainmaster.core.model.plan import Dialect, GcsFolder, Plan
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import GcsFolder, Plan
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.module_packages import package_of
 from trainmaster.program_errors.meaning import Meaning, meaning_of

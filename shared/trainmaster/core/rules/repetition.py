@@ -94,7 +94,10 @@ def _crash_signature(event: ReplicaExited, place: Place) -> str | None:
         place.has_accelerators
         or ended_by is signal.SIGILL
         or (ended_by is signal.SIGABRT and place.has_peers)
-        or (event.error is not None and is_passing(meaning_of("", event.error.message)))
+        or (
+            event.error is not None
+            and is_passing(meaning_of(error_type="", message=event.error.message))
+        )
     )
     where = crash_place(event)
     return None if ended_by is None or may_pass or not where else f"{ended_by.name}{where}"
@@ -135,7 +138,9 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     says_why = _SAYS_FAILED.search(last) or (is_stderr and _is_sentence(last))
     if not says_why or _LAUNCHER.search(last):
         return None
-    if any(is_passing(meaning_of("", line, place=place)) for line in lines[-_LAST_LINES:]):
+    last_lines = lines[-_LAST_LINES:]
+    meanings = (meaning_of(error_type="", message=line, place=place) for line in last_lines)
+    if any(map(is_passing, meanings)):
         return None
     return f"its last line: {_TIMES.sub('#', last)}"
 

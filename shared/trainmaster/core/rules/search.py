@@ -155,9 +155,9 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
     """Return the candidates in the order of their requests, as another sentence; empty if nothing
     is known of them.
     """
-    if not outlook or (
-        not job.plan.where.options and all(prospect.chance == UNKNOWN for prospect in outlook)
-    ):
+    has_alternatives = bool(job.plan.where.options)
+    is_anything_known = any(prospect.chance != UNKNOWN for prospect in outlook)
+    if not outlook or not (has_alternatives or is_anything_known):
         return ""
     shown = [
         f"{candidate_words(job.plan, candidate)} (chance {outlook[candidate].chance:.0%})"

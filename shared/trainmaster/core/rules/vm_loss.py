@@ -58,9 +58,8 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     """Decide about a lost VM. A real loss of the VM counts whatever incarnation was on it."""
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
-    if not event.is_vm_loss and event.subject.incarnation != current_incarnation(
-        state.job, replica
-    ):
+    is_current = event.subject.incarnation == current_incarnation(state.job, replica)
+    if not event.is_vm_loss and not is_current:
         return stale(Reason.OUTDATED, "Another incarnation has been ordered since.")
     if event.cause is LossCause.STARTUP_TIMEOUT and is_ready(state.job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")

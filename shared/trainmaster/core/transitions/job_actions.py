@@ -281,7 +281,7 @@ def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
         return job.round
     quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
     return Round(
-        1,
+        number=1,
         is_held=True,
         began_at=job.round.began_at,
         ordered_at=now,

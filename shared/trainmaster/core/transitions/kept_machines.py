@@ -23,8 +23,8 @@ from trainmaster.core.model.machine_set import (
     SetState,
     Taken,
 )
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.task_group import TaskGroup
 
 
 def ended_set(state: State, ended: Job, now: datetime, *, keeps: bool) -> MachineSet | None:

@@ -51,6 +51,7 @@ def _with_trial(tuning: Tuning, action: TrialAction) -> Tuning:
 
 
 def _record_measurements(tuning: Tuning, action: RecordMeasurements) -> Tuning:
+    """Add what running trials have reported to their curves: metric values over steps."""
     measurements = {report.number: report.measurements for report in action.reports}
     trials = tuple(
         replace(trial, reported=curve_after(tuning, trial, measurements.get(trial.number, ())))
@@ -62,7 +63,9 @@ def _record_measurements(tuning: Tuning, action: RecordMeasurements) -> Tuning:
 def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
     """End the trial.
 
-    The exit's measurements complete its curve: a short trial may end before any were read.
+    The measurements that its exit reported complete its curve: a short trial may end before any
+    were read. The reports of two failed trials may arrive in either order, so the error of the
+    tuning job is that of the trial which ended last, and not of the last report.
     """
     final = action.measurement
     curve = final.curve if final else ()

@@ -47,7 +47,9 @@ def start_if_all_ready(
             needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         if ready >= needed:
             deps.bus.publish(
-                topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {}
+                topics.PROVISION,
+                encode_provision(ProvisionRequest(job.job_id, entry_key)),
+                attributes={},
             )
     elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock(), floor=job.placement.floor), deps)

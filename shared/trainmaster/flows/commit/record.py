@@ -156,10 +156,12 @@ def publish(entry: LedgerEntry, bus: Bus) -> None:
         match effect:
             case Effect.PROVISION:
                 request = internal_requests.ProvisionRequest(entry.job_id, entry.key)
-                bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
+                bus.publish(
+                    topics.PROVISION, internal_requests.encode_provision(request), attributes={}
+                )
             case Effect.TUNE:
                 tune_request = internal_requests.TuneRequest(tuning_job_id(entry.job_id))
-                bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), {})
+                bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), attributes={})
             case Effect.NOTIFY:
                 pass  # has its own state: `notify`
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from trainmaster.core.model.plan import GcsFolder, Substitution
+from trainmaster.core.model.origin import Substitution
+from trainmaster.core.model.plan import GcsFolder
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.jobspec.accept import AcceptedSpec
@@ -37,7 +38,9 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
         raise InvalidJob(
             (
                 Problem(
-                    FIELD, f"is true, or the job names a folder below /gcs/, and {reason}", example
+                    FIELD,
+                    f"is true, or the job names a folder below /gcs/, and {reason}",
+                    example=example,
                 ),
             )
         )

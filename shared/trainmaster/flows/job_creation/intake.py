@@ -17,7 +17,8 @@ from typing import Final
 from trainmaster.core.events import JobSubmitted
 from trainmaster.core.intake.named_resources import SETTING, AllowedResources
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.trial_jobs import results_to_resume
@@ -145,7 +146,7 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
             f"names a {resource.kind.words}: submit the job through the API, as a user who may use"
             f" it, or let an administrator add {allowed.entry_for(resource)} to the setting"
             f" {SETTING}",
-            "leave it out",
+            example="leave it out",
         )
         for resource in spec.resources
         if not allowed.allow(resource)
@@ -161,7 +162,7 @@ def _check_vm_names(job: Job, store: JobQueries) -> None:
     owner = store.owner_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner is not None and owner.set_id != job.job_id:
         problem = f"gives its VMs the names of the VMs of {owner.set_id}"
-        raise InvalidJob((Problem("jobId", problem, f"{job.job_id}_2"),))
+        raise InvalidJob((Problem("jobId", problem, example=f"{job.job_id}_2"),))
 
 
 def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
@@ -199,21 +200,19 @@ def with_checked_places(
     if not plan.where.cheapest_first and plan.limits.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
-    if (
-        plan.where.cheapest_first
-        and isinstance(prices, Unknown)
-        and len({option.groups for option in plan.where.options}) > 1
-    ):
+    has_different_machines = len({option.groups for option in plan.where.options}) > 1
+    compares_prices = plan.where.cheapest_first and has_different_machines
+    if compares_prices and isinstance(prices, Unknown):
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem(
-            "trainmaster.placement.anyOf", reason, "ordered, in place of anyOf"
+            "trainmaster.placement.anyOf", reason, example="ordered, in place of anyOf"
         )
     if plan.where.cheapest_first:
         plan = ranked_by_price(plan, prices, transfers(spec, objects, prices))
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
         problem = problem or Problem(
-            "trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE
+            "trainmaster.maxCost", f"cannot be kept: {limited.reason}", example=CAP_ADVICE
         )
         limited = plan
     if USD_PER_HOUR in limits:
@@ -241,7 +240,7 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
         advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
     else:
         return None
-    return Problem(MACHINES_FIELDS[dialect], f"{problem}. Use {advice}", advice)
+    return Problem(MACHINES_FIELDS[dialect], f"{problem}. Use {advice}", example=advice)
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
@@ -269,7 +268,7 @@ def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
         f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable"
         " worker_regions adds regions"
     )
-    return Problem(field, problem, " or ".join(sorted(regions)))
+    return Problem(field, problem, example=" or ".join(sorted(regions)))
 
 
 def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin = MESSAGE) -> Job:
@@ -301,15 +300,16 @@ def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> T
     previous = loaded.state.job.tuning if loaded and loaded.state.job.deleted_at is None else None
     if previous is None:
         problem = f"names {tuning.resumes}, which is not a tuning job"
-    elif (previous.parameters, previous.goal, previous.metric_tag) != (
-        tuning.parameters,
-        tuning.goal,
-        tuning.metric_tag,
-    ):
+    elif _search(previous) != _search(tuning):
         problem = f"names {tuning.resumes}, which has other params, another goal or another metric"
     else:
         resumed = replace(tuning, earlier=results_to_resume(previous))
         if planned_trials(resumed) > 0:
             return resumed
         problem = f"names {tuning.resumes}, which has already tried every combination of values"
-    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, "leave it out"),))
+    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, example="leave it out"),))
+
+
+def _search(tuning: Tuning) -> tuple[object, ...]:
+    """Return what two tuning jobs must have in common for one to use the results of the other."""
+    return tuning.parameters, tuning.goal, tuning.metric_tag

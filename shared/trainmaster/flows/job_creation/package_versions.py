@@ -16,7 +16,8 @@ from typing import Final
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.model.package_uri import BUILT_IN, has_generation, with_generation, with_hash
-from trainmaster.core.model.plan import Plan, Program
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import ObjectForbiddenError, Objects
@@ -66,7 +67,7 @@ def programs_of(plan: Plan) -> list[Program]:
 
 def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
     field = field_with(uri, spec.spec_json, "packageUris")
-    return Problem(field, text, "upload the package first, and then submit the job")
+    return Problem(field, text, example="upload the package first, and then submit the job")
 
 
 def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
@@ -85,6 +86,6 @@ def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
             " built-in algorithms"
         )
         example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
-        raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))
+        raise InvalidJob((Problem("trainmaster.algorithm", problem, example=example),))
     package = with_hash(uri, PurePosixPath(uri).parent.name)
     return replace(spec, plan=spec.plan.with_versions({BUILT_IN: package}))

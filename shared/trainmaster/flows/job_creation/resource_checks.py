@@ -24,8 +24,10 @@ from typing import Final, NamedTuple
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.origin import Substitution
 from trainmaster.core.model.package_uri import has_generation, is_built_in, parse_version
-from trainmaster.core.model.plan import Plan, Program, Substitution
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Program
 from trainmaster.cost.job_cost import transfer_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -203,7 +205,7 @@ def _look_up_module(
         return None
     name = field_with(module, spec.spec_json, "pythonModule")
     if finding.must_fail:
-        return Problem(name, f"is {module}, but {finding.problem}", finding.remedy)
+        return Problem(name, f"is {module}, but {finding.problem}", example=finding.remedy)
     return Substitution(name, module, module, f"{finding.problem}: {finding.remedy}")
 
 
@@ -273,7 +275,7 @@ def _look_at_bucket(
     if place is None:
         problem = f"names the bucket {bucket}, which does not exist"
         return (
-            Problem(name, problem, "create the bucket first, in the job's region")
+            Problem(name, problem, example="create the bucket first, in the job's region")
             if is_directory
             else None
         )
@@ -339,7 +341,7 @@ def _look_up(
     match find():
         case Existence.MISSING:
             problem = f"names the {kind} {value}, which does not exist"
-            return Problem(name, problem, f"create the {kind} first")
+            return Problem(name, problem, example=f"create the {kind} first")
         case Existence.UNKNOWN:
             return _unknown(name, value, f"the {kind} {value}")
         case Existence.EXISTS:
@@ -357,7 +359,7 @@ def _look_up_secret(
             return Problem(
                 name,
                 f"names a {kind} that does not exist or is not enabled",
-                "the name of a secret of Secret Manager, and not its value",
+                example="the name of a secret of Secret Manager, and not its value",
             )
         case Existence.UNKNOWN:
             return _unknown(name, f"a {kind}", f"the {kind}")

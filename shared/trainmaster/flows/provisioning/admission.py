@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 def request_pass(deps: Deps) -> None:
     """Request a pass, because a job has ended or time has passed."""
     if deps.limits:
-        deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
+        deps.bus.publish(topics.PROVISION, encode_admission_pass(), attributes={})
 
 
 def is_pass_due(queue: AdmissionQueue, deps: Deps) -> bool:
@@ -102,8 +102,12 @@ def admit_all(
     `message_id` is the message that requested the pass, at `requested_at`. Its redelivery takes the
     lease again.
     """
-    if requested_at and deps.store.queue().read_at - requested_at > CLOCKS_DIFFER:
-        return frozenset()
+    if requested_at:
+        since_request = deps.store.queue().read_at - requested_at
+        # Pub/Sub's clock gives the time of the request, and a function's clock that of the pass.
+        has_been_served = since_request > CLOCKS_DIFFER
+        if has_been_served:
+            return frozenset()
     now = deps.clock()
     lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S), message_id)
     if lease is None:
@@ -135,13 +139,13 @@ def _run_pass(fleet_deps: FleetDeps, deps: Deps) -> tuple[frozenset[str], int]:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * CONFLICT_PAUSE_S * 2**retry)
             continue
-        _yield_to_admitted(admitted, token, deps)
+        _release_machines_over_limits(admitted, token, deps)
         deps.store.store_queue(
             AdmissionQueue(
-                read_at,
-                {wait.job_id: wait for wait in waits[:STORED_MAX]},
-                live_count,
-                dict(deps.limits),
+                read_at=read_at,
+                waits={wait.job_id: wait for wait in waits[:STORED_MAX]},
+                live_count=live_count,
+                limits=dict(deps.limits),
                 is_cut=len(waits) > STORED_MAX,
             )
         )
@@ -150,8 +154,12 @@ def _run_pass(fleet_deps: FleetDeps, deps: Deps) -> tuple[frozenset[str], int]:
     return frozenset(admitted), live_count
 
 
-def _yield_to_admitted(admitted: set[str], token: AdmissionToken, deps: Deps) -> None:
-    """Release kept machines that exceed a limit together with the jobs that were admitted now."""
+def _release_machines_over_limits(admitted: set[str], token: AdmissionToken, deps: Deps) -> None:
+    """Release kept machines that exceed a limit together with the jobs that were admitted now.
+
+    Kept machines are VMs that an ended job leaves running for a later one. They count against the
+    limits like those of live jobs, and give way to them.
+    """
     if admitted:
         jobs = [
             replace(job, state=JobState.PREPARING) if job.job_id in admitted else job
@@ -161,7 +169,7 @@ def _yield_to_admitted(admitted: set[str], token: AdmissionToken, deps: Deps) ->
 
 
 def _admit_one(job: Job, token: AdmissionToken, fleet_deps: FleetDeps, deps: Deps) -> None:
-    """Admit the job.
+    """Admit the job: it takes kept machines that fit, or requests new VMs.
 
     Raises ConflictError if another job, or this job by another pass, was admitted since the token
     was taken.

@@ -1,9 +1,12 @@
-"""Kept machines in `provision`: jobs take them, and they are released for what nobody waits for.
+"""Kept machines in `provision`: jobs take them, or they are released, which deletes them.
 
     job with keepMachines leaves the queue ──► kept sets that fit ──► VMs that run, with a fresh
                                                heartbeat ──► ProvisioningStarted names them
     deadline passed, or no VM left ──► MachinesReleased ──► the holder's VMs are deleted
     limit exceeded, stockout, quota used up ──► the oldest kept set is released
+
+A job with `keepMachines` leaves its VMs running when it ends: they are a *kept set*, and the job is
+its *holder* until another one takes the set. The *tenure* counts the holders of a set.
 
 Sets are read before their VMs are listed, and each commit has the set's update time as
 precondition: of two jobs that take one set, or a take and a release, one wins.
@@ -68,8 +71,9 @@ def start(
 ) -> bool:
     """Let the job leave the admission queue, with kept machines if some fit.
 
-    Return whether this call recorded it. Raises ConflictError if another job was admitted since the
-    token was taken.
+    Return whether this call recorded that, and not an earlier one. `admission_token`: the commit
+    fails if another job was admitted since the token was taken; the call then raises ConflictError.
+    It also does so if other jobs have taken the machines in each of `TRIES` tries.
     """
     for _ in range(TRIES):
         choice = choose(job, fleet_deps, deps)
@@ -84,7 +88,9 @@ def start(
         try:
             return record(event, deps, admission_token, taken=choice.loaded).is_new
         except ConflictError:
-            if choice.loaded is None or admission_token is not None:
+            # With a token, the caller repeats its whole pass: the token may be what is outdated.
+            may_be_taken = choice.loaded is not None and admission_token is None
+            if not may_be_taken:
                 raise
     raise ConflictError(f"{job.job_id}: other jobs have taken the kept machines in {TRIES} tries")
 
@@ -120,7 +126,8 @@ def _usable(
     if now >= machines.until:
         return ()
     fleet = fleet_deps.fleet
-    listed, *_ = reached(lambda: fleet.list_vms(machines.set_id, zones=(machines.zone,)))
+    # VMs in a zone that Google cannot reach now are left out.
+    listed = reached(lambda: fleet.list_vms(machines.set_id, zones=(machines.zone,))).listed
     kept = {vm.instance_id: vm for vm in machines.vms}
     replica_ids = set(job.plan.replica_ids)
     running = [
@@ -157,17 +164,16 @@ def release_for_limits(live_jobs: Iterable[Job], limits: Limits, deps: Deps) -> 
     Kept machines keep nobody waiting: jobs are admitted as if there were none.
     """
     kept = [loaded.machine_set for loaded in deps.store.kept_machines()]
-    used = used_resources(live_jobs)
-    needs = [_needs(machines) for machines in kept]
-    for machines, needed in zip(kept, needs, strict=True):
-        total = used + sum(needs, Counter())
+    total = used_resources(live_jobs) + sum(map(_needs, kept), Counter())
+    for machines in kept:
         if all(total[resource] <= limit for resource, limit in limits.items()):
             return
         release(machines, ReleaseCause.CAPACITY, deps)
-        needed.clear()  # it no longer counts in the sum of `needs`
+        total -= _needs(machines)
 
 
 def _needs(machines: MachineSet) -> Counter[str]:
+    """Return what the machines use of each limited resource."""
     return needs_of_groups(machines.groups) + Counter({USD_PER_HOUR: machines.usd_per_hour})
 
 

@@ -86,7 +86,9 @@ def handle(
             extra={"job_id": job_id},
         )
         request = internal_requests.ProvisionRequest(job_id)
-        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
+        deps.bus.publish(
+            topics.PROVISION, internal_requests.encode_provision(request), attributes={}
+        )
     reported = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
     due = []
     for orphan_vm in ownerless:

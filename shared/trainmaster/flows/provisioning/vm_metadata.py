@@ -17,9 +17,11 @@ from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.installation import LOG_ID, name_in_installation
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members
-from trainmaster.core.model.plan import Dialect, GcsFolder, Program
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import GcsFolder
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.saving import SaveOnNotice
+from trainmaster.core.model.task_group import Program
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.model.watching import Preflight, TrackingRun
 from trainmaster.core.reconcile.steps import Create

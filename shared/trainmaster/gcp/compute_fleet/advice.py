@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from google.cloud import compute_v1
 
 from trainmaster.core.model.capacity import machine_kind
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp import clients
@@ -48,7 +48,9 @@ class _Answer(NamedTuple):
 
 
 class CapacityAdvisor:
-    """See `trainmaster.ports.Advisor`. `endpoint` empty: Google's.
+    """Compute Engine's advice about the capacity for Spot VMs. No error of Google is raised.
+
+    Adapter of `trainmaster.ports.Advisor`. `endpoint` empty: Google's.
 
     Answers are cached in this process, also the answer that there is no advice: waiting jobs ask
     the same questions each minute.
@@ -62,8 +64,11 @@ class CapacityAdvisor:
     def advise(
         self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
     ) -> dict[tuple[str, str], float]:
-        """See the port. If several roles of a job have the same kind of machines, the chance is
-        that of the role with the most VMs.
+        """Return the chance, from 0 to 1, that Spot VMs of these roles can be created: by zone and
+        kind of machine. Those about which Google gives no advice are missing.
+
+        `requests`: zones and roles. If several roles of a job have the same kind of machines, the
+        chance is that of the role with the most VMs.
         """
         questions = {
             _Question(zone, machine_kind(group, group.purchase.price), group.count): group

@@ -1,8 +1,11 @@
 """The directive of a VM on Compute Engine: the order of the control plane to the VM's agent, to
-hold, run, save or stop an incarnation of the program. It is written twice:
+hold, run, save or stop an incarnation (one execution) of the program. It is written twice:
 
 metadata    for the agent, which receives it by long polling
 label       for the listings, which have no metadata (`trainmaster.gcp.compute_fleet.listing`)
+
+A fingerprint is Compute Engine's version of a VM's metadata or labels: a write with an older one
+fails, so no writer overwrites what it has not read.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class Directives:
     """Writes directives, for `ComputeFleet`. Thread-safe.
 
     Methods return whether the directive is written. False: the VM has changed since it was listed,
-    or is gone; the next provisioning round decides again.
+    or is gone; the next reconciliation decides again. They raise TemporaryError for an error of
+    Compute Engine that may go away by itself, and RefusedError for any other.
     """
 
     def __init__(
@@ -52,9 +56,9 @@ class Directives:
     def write(self, vm: Vm, directive: Directive) -> bool:
         """Write the metadata, and the label when the metadata is known to be written.
 
-        If this call ends in between, the label is behind, so the next provisioning round directs
-        the VM again, finds the directive in the metadata, and writes the label. If the metadata has
-        a later directive than this one, whose label is not written yet, nothing is changed.
+        If this call ends in between, the label is behind, so the next reconciliation directs the
+        VM again, finds the directive in the metadata, and writes the label. If the metadata has a
+        later directive than this one, whose label is not written yet, nothing is changed.
         """
         label = {LABEL_DIRECTIVE: directive_label(directive)}
         return self._write_both(
@@ -65,8 +69,10 @@ class Directives:
         )
 
     def hand_over(self, job: Job, hand_over: HandOver, metadata: Mapping[str, str]) -> bool:
-        """Write all metadata at once, so that no agent sees the directive of one job with the
-        configuration of another, and then the labels of the job, without those of the job before.
+        """Give a kept VM to the next job: write its metadata, and then its labels.
+
+        All metadata are written at once, so that no agent sees the directive of one job with the
+        configuration of another. The labels of the job before are dropped.
         """
         create = hand_over.create
         own_labels = labels(job, create)
@@ -99,7 +105,9 @@ class Directives:
             except exceptions.NotFound:
                 return False
             except exceptions.PreconditionFailed as error:
-                if violates_policy(str(error)):
+                # Compute Engine answers 412 in two cases.
+                is_forbidden = violates_policy(str(error))
+                if is_forbidden:
                     raise
                 return False  # another writer has changed the VM since it was read
 

@@ -131,7 +131,7 @@ def problems_in(operation: compute_v1.Operation) -> Iterator[Problem]:
         for detail in error.error_details:
             zones = zones or detail.error_info.metadatas.get("zonesAvailable", "")
         zones_available = tuple(zone.strip() for zone in zones.split(",") if zone.strip())
-        yield Problem(error.code, error.message, zones_available)
+        yield Problem(error.code, error.message, zones_available=zones_available)
 
 
 def is_cause(problem: Problem) -> bool:

@@ -65,7 +65,10 @@ Never change it: a repeated insert would become a second one.
 
 
 class ComputeFleet:
-    """See `trainmaster.ports.Fleet`. Thread-safe.
+    """The VMs of Compute Engine with a job's label. Thread-safe.
+
+    Adapter of `trainmaster.ports.Fleet`. All methods raise TemporaryError for transient errors, and
+    RefusedError for calls that Google refuses, except `create`, which returns refusals.
 
     `endpoint`: an emulator's; empty: Google's. `wait_s`: how long an insert may be waited for.
     """
@@ -114,7 +117,9 @@ class ComputeFleet:
             return complete(*self._listing.find(f"labels.{job_key()}:*", zones))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """If some of the names exist, insert only the others, as a request of its own."""
+        """Create the VMs of one bulk insert, all or nothing. If some of the names exist, insert
+        only the others, as a request of its own.
+        """
         outcome = self._insert(job, create, metadata)
         if not name_exists(outcome):
             return outcome

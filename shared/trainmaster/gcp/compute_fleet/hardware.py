@@ -10,7 +10,8 @@ from typing import Final
 from google.cloud import compute_v1
 
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.reconcile.machine_families import (
     boot_disk_type,
     has_gpus,

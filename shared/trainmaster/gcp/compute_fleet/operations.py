@@ -21,7 +21,10 @@ from trainmaster.gcp.vm_defaults import Problem
 
 
 class Operations:
-    """The operations of one project. `endpoint` empty: Google's."""
+    """The long-running operations of one project. `endpoint` empty: Google's.
+
+    Methods raise the errors of Google's client: callers have `compute_errors` around them.
+    """
 
     def __init__(self, project: str, endpoint: str) -> None:
         self._zones = clients.rest_client(compute_v1.ZoneOperationsClient, endpoint)

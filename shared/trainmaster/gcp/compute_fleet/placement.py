@@ -18,7 +18,7 @@ from google.cloud import compute_v1
 
 from trainmaster.core.model.installation import name_in_installation
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
 from trainmaster.core.reconcile.machine_families import needs_compact_placement
 from trainmaster.gcp import clients
@@ -50,7 +50,11 @@ def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
 
 
 class Placements:
-    """The placement policies of one project. `endpoint` empty: Google's."""
+    """The placement policies of one project, which put the VMs of a group close together.
+
+    `endpoint` empty: Google's. Methods raise TemporaryError for transient errors, and RefusedError
+    for calls that Google refuses, except `ensure`, which returns refusals.
+    """
 
     def __init__(self, project: str, endpoint: str, operations: Operations) -> None:
         self._policies = clients.rest_client(compute_v1.ResourcePoliciesClient, endpoint)

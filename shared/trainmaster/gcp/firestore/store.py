@@ -84,7 +84,7 @@ class Leases(Database):
         path = f"{LEASES}/{name}"
         snapshot = self._get(path).get(path)
         if snapshot is None:
-            return self._write_lease(name, holder, expires_at, None)
+            return self._write_lease(name, holder, expires_at, update_time=None)
         lease = snapshot.to_dict() or {}
         is_own = holder != "" and holder == lease.get("holder")
         if lease["expires_at"] > now and not is_own:
@@ -198,4 +198,8 @@ def _outcome_path(key: tuple[str, str]) -> str:
 
 
 class FirestoreStore(States, Ledgers, JobQueries, Leases, Incidents):
-    """See `trainmaster.ports.Store`. Thread-safe, as its client is."""
+    """All durable state, in Firestore. Thread-safe, as its client is.
+
+    Adapter of `trainmaster.ports.Store`, in parts. Methods raise TemporaryError or PermanentError
+    for errors of Firestore, beside what their docstrings say.
+    """

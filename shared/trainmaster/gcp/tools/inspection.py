@@ -111,7 +111,7 @@ class Inspection:
         try:
             response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
         except NO_CONNECTION as error:
-            raise InspectionError(0, f"{base} does not answer: {error}") from None
+            raise InspectionError(status=0, message=f"{base} does not answer: {error}") from None
         try:
             return parsedate_to_datetime(response.headers["Date"])
         except (KeyError, ValueError):
@@ -142,7 +142,7 @@ class Inspection:
                 HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired"
             ) from None
         except (CallersProjectError, TemporaryError) as error:
-            raise InspectionError(0, str(error)) from None
+            raise InspectionError(status=0, message=str(error)) from None
 
     def read_state(self) -> None:
         """Raise InspectionError if the caller cannot read documents."""
@@ -303,7 +303,7 @@ class Inspection:
         try:
             return int(Request()(url, timeout=TIMEOUT_S).status)
         except NO_CONNECTION as error:
-            raise InspectionError(0, f"{url} does not answer: {error}") from None
+            raise InspectionError(status=0, message=f"{url} does not answer: {error}") from None
 
     def has_account(self, email: str) -> bool:
         """Return whether the project has a service account with this e-mail address."""
@@ -348,7 +348,7 @@ class Inspection:
             raise InspectionError(int(error.code or 0), message, _disabled_api(message)) from None
         except NO_CONNECTION as error:
             self._silent[service] = InspectionError(
-                0, f"{emulator or google} does not answer: {error}"
+                status=0, message=f"{emulator or google} does not answer: {error}"
             )
             raise self._silent[service] from None
 

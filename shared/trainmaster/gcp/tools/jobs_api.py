@@ -72,4 +72,4 @@ class JobsApi:
         token = ""
         if clients.TOKEN_FILE in os.environ:
             token = clients.caller_token(self._project)
-        return clients.session("", TIMEOUT_S, token)
+        return clients.session(endpoint="", timeout_s=TIMEOUT_S, token=token)

@@ -61,7 +61,10 @@ _log = logging.getLogger(__name__)
 
 
 class TpuFleet:
-    """See `trainmaster.ports.Fleet`. Thread-safe.
+    """The nodes of Cloud TPU with a job's label, as VMs. Thread-safe.
+
+    Adapter of `trainmaster.ports.Fleet`. All methods raise TemporaryError for transient errors, and
+    RefusedError for calls that Google refuses, except `create`, which returns refusals.
 
     `endpoint`: an emulator's; empty: Google's. `wait_s`: how long a create may be waited for.
     """
@@ -186,7 +189,9 @@ class TpuFleet:
         """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are
         needed.
         """
-        heartbeats = [parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ())]
+        heartbeats = [
+            parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, workers=())
+        ]
         known = [heartbeat for heartbeat in heartbeats if heartbeat is not None]
         return min(known, default=None)
 

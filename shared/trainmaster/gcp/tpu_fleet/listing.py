@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Listing:
-    """Lists what has a job's label, in any zone of the project. Thread-safe."""
+    """Lists what has a job's label, in any zone of the project. Thread-safe.
+
+    Methods raise the errors of Google's client, which `TpuFleet` translates.
+    """
 
     def __init__(
         self, project: str, client: tpu_v2.TpuClient, queued_resources: QueuedResources

@@ -12,7 +12,8 @@ from typing import Final
 from google.cloud import tpu_v2
 
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Plan, Tpu
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create

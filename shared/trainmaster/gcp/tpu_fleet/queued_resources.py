@@ -64,7 +64,10 @@ _UNEXPLAINED: Final = Problem(
 
 
 class QueuedResources:
-    """The queued resources of one project, whose nodes Cloud TPU creates when it has capacity."""
+    """The queued resources of one project, whose nodes Cloud TPU creates when it has capacity.
+
+    Methods raise the errors of Google's client, which `TpuFleet` translates.
+    """
 
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations, api: RestApi) -> None:
         self._client = client
@@ -86,6 +89,10 @@ class QueuedResources:
             yield from labelled(page.queued_resources, vm_of, lambda queued: node_of(queued).labels)
 
     def create(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
+        """Request the node, unless it was requested before. Return what is known of the request.
+
+        `parent`: project and zone, `projects/P/locations/ZONE`.
+        """
         (name,) = create.names
         try:
             existing = self._get(f"{parent}/queuedResources/{name}")

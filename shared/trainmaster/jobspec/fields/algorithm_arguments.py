@@ -38,7 +38,7 @@ def check_arguments(
             for problem in invalid.problems
         ]
         text = f"of {algorithm.name}: {'; '.join(texts)}"
-        problems.add_text(_ARGS_PATH, text, invalid.problems[0].example)
+        problems.add_text(_ARGS_PATH, text, advice=invalid.problems[0].example)
         return
     for name in _DATA:
         path = parsed.values[name]
@@ -46,7 +46,9 @@ def check_arguments(
             problem = (
                 f"of {algorithm.name}: --{name} must be a path in Cloud Storage, not {quoted(path)}"
             )
-            problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
+            problems.add_text(
+                _ARGS_PATH, problem, advice=f"--{name}=gs://my-bucket/data/training.csv"
+            )
     _check_metric(algorithm, parsed.values, training, problems)
     for note in parsed.notes:
         requested = f"--{note.name} {note.requested}"
@@ -75,13 +77,15 @@ def _check_tuned(
         argument = table.find(name)
         if argument is None:
             problem = f"is not an argument of {algorithm.name}: {quoted(param.parameter_name)}"
-            problems.add((*path, "parameterName"), problem, table.nearest(name))
+            problems.add((*path, "parameterName"), problem, example=table.nearest(name))
             continue
         names.add(name)
         for field, text in _tuned_values(param):
             if not _is_allowed(argument, text):
                 problem = f"has the value {text} of --{name}, which must be {argument.allowed}"
-                problems.add_text((*path, field), problem, "use values that the algorithm accepts")
+                problems.add_text(
+                    (*path, field), problem, advice="use values that the algorithm accepts"
+                )
     return frozenset(names)
 
 
@@ -113,4 +117,4 @@ def _check_metric(
         problem = (
             f"must be a metric that {algorithm.name} reports: {', '.join(tags)}; not {quoted(tag)}"
         )
-        problems.add((*_TUNING_PATH, "hyperparameterMetricTag"), problem, tags[0])
+        problems.add((*_TUNING_PATH, "hyperparameterMetricTag"), problem, example=tags[0])

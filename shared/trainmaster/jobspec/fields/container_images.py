@@ -46,19 +46,23 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
             "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients"
             " without it"
         )
-        problems.add_text(path, problem, "leave the pool out (reduction_server_replica_count)")
+        problems.add_text(
+            path, problem, advice="leave the pool out (reduction_server_replica_count)"
+        )
         return
     if image_algorithm(image) is not None:
         problem = (
             "is a built-in algorithm of AI Platform Training, which only trainingInput.masterConfig"
             " may name"
         )
-        problems.add_text(path, problem, 'trainmaster: {algorithm: "boosted_trees"}')
+        problems.add_text(path, problem, advice='trainmaster: {algorithm: "boosted_trees"}')
         return
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         rule = "must be the name of a container image (registry/repository:tag)"
         problems.add(
-            path, f"{rule}, not {quoted(image)}", "us-docker.pkg.dev/my-project/training/trainer:1"
+            path,
+            f"{rule}, not {quoted(image)}",
+            example="us-docker.pkg.dev/my-project/training/trainer:1",
         )
 
 

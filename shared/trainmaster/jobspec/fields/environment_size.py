@@ -15,7 +15,8 @@ from typing import Final
 from trainmaster.core.cluster.environment import JOB_VARIABLE
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.jobspec.machines.role_request import RoleRequest
@@ -67,9 +68,13 @@ def check_environment_size(
     problem = f"makes {name} {size} bytes long, and Linux allows a variable {VARIABLE_BYTES_MAX}"
     largest = max(roles, key=lambda role: role.count)
     if len(json.dumps(cluster.roles())) > VARIABLE_BYTES_MAX // 2:
-        problems.add_text(largest.paths.count, problem, "use fewer replicas or a shorter jobId")
+        problems.add_text(
+            largest.paths.count, problem, advice="use fewer replicas or a shorter jobId"
+        )
     else:
-        problems.add_of_document(Problem(ROOT, problem, "put large inputs into files in gs://"))
+        problems.add_of_document(
+            Problem(ROOT, problem, example="put large inputs into files in gs://")
+        )
 
 
 def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:

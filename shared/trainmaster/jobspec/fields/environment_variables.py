@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from trainmaster.core.model.plan import Plan, Variable
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.vertex import EnvVar
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
@@ -74,7 +75,9 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
         _check_name(name, path, problems)
         if name in env:
             problems.add_text(
-                path, f"is also in {problems.spelled_path(env_path)}", "leave one of them out"
+                path,
+                f"is also in {problems.spelled_path(env_path)}",
+                advice="leave one of them out",
             )
         elif not _SECRET.fullmatch(secret):
             # The value is not quoted: it may be the secret itself.
@@ -82,7 +85,7 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
                 "must name a version of a secret (projects/P/secrets/S/versions/V, S/versions/V"
                 " or S)"
             )
-            problems.add(path, rule, example_at(path))
+            problems.add(path, rule, example=example_at(path))
     variables = (
         *(Variable(name, value) for name, value in env.items()),
         *(Variable(name, secret=secret) for name, secret in secrets.items()),
@@ -107,12 +110,12 @@ def resolve_pool_variables(
     for index, variable in enumerate(listed):
         name_path = (*path, index, "name")
         if variable.name is None:
-            problems.add(name_path, "is required", example_at(name_path))
+            problems.add(name_path, "is required", example=example_at(name_path))
             continue
         _check_name(variable.name, name_path, problems, variable.value or "")
         if variable.name in own:
             problems.add(
-                name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2"
+                name_path, f"is given twice: {quoted(variable.name)}", example=f"{variable.name}_2"
             )
         own[variable.name] = Variable(variable.name, variable.value or "")
         if in_container:
@@ -147,21 +150,23 @@ def _check_line(name: str, value: str, path: FieldPath, problems: Problems) -> N
     """Check that a value which must be one line is one."""
     if ENGINE_VARIABLES.fullmatch(name) and ("\n" in value or "\r" in value):
         rule = f"must be a single line: container engines read {name} themselves"
-        problems.add_text(path, rule, f"MY_{name}, a name that they do not read")
+        problems.add_text(path, rule, advice=f"MY_{name}, a name that they do not read")
 
 
 def _check_name(name: str, path: FieldPath, problems: Problems, value: str = "") -> None:
     if not _NAME.fullmatch(name):
         rule = "must have letters, digits and _ only, and must not begin with a digit"
-        problems.add_text(path, f"{rule}; this is {quoted(name)}", "LEVEL")
+        problems.add_text(path, f"{rule}; this is {quoted(name)}", advice="LEVEL")
     elif name in RANK_VARIABLES and value == f"$({name})":
         return  # asks for Trainmaster's value
     elif any(fnmatchcase(name, reserved) for reserved in RESERVED_VARIABLES):
         asks = f"; {name}: $({name}) asks for its value" if name in RANK_VARIABLES else ""
-        problems.add_text(path, f"is reserved: Trainmaster sets {name} itself{asks}", f"MY_{name}")
+        problems.add_text(
+            path, f"is reserved: Trainmaster sets {name} itself{asks}", advice=f"MY_{name}"
+        )
 
 
 def _check_number(variables: Sequence[Variable], path: FieldPath, problems: Problems) -> None:
     if len(variables) > VARIABLES_MAX:
         problem = f"results in {len(variables)} environment variables, more than {VARIABLES_MAX}"
-        problems.add_text(path, problem, "put the values into a file in gs://")
+        problems.add_text(path, problem, advice="put the values into a file in gs://")

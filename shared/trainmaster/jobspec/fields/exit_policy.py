@@ -48,11 +48,13 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                     f"must be an exit code from 1 to {CODE_MAX}, or a range of them, not"
                     f" {quoted(item)}"
                 )
-                problems.add(path, problem, "worker:64-80")
+                problems.add(path, problem, example="worker:64-80")
                 continue
             earlier = _find_overlap(rule, rules)
             if earlier is not None:
-                problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
+                problems.add(
+                    path, f"{quoted(item)} is already in `{earlier.action}`", example="137"
+                )
             else:
                 rules.append(rule)
     return ExitPolicy(

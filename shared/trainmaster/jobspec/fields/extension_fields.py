@@ -48,13 +48,13 @@ def check_extension(
     if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
         path: FieldPath = (*base, "spot", "onDemandAfter")
         problems.add_text(
-            path, "is only for jobs on Spot VMs, and this job uses none", "use: workers"
+            path, "is only for jobs on Spot VMs, and this job uses none", advice="use: workers"
         )
     reservation = extension.reservation
     if reservation is not None and not _RESERVATION.fullmatch(reservation):
         path = (*base, "reservation")
         problem = f"must be the name of a reservation, not {quoted(reservation)}"
-        problems.add(path, problem, example_at(path))
+        problems.add(path, problem, example=example_at(path))
 
 
 def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
@@ -71,7 +71,7 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
         example = example_at(path)
         if meant is not None and has_amount:
             example = f"{meant['amount']} {(meant['currency'] or 'USD').upper()}"
-        problems.add(path, problem, example)
+        problems.add(path, problem, example=example)
         return None
     return Cap(Money(amount, match["currency"]))
 
@@ -84,13 +84,13 @@ def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
     path: FieldPath = (EXTENSION, "image")
     if has_tpu and not _TPU_SOFTWARE.fullmatch(image):
         rule = "must be a TPU software version for a job with TPU VMs"
-        problems.add(path, f"{rule}, not {quoted(image)}", "v2-alpha-tpuv6e")
+        problems.add(path, f"{rule}, not {quoted(image)}", example="v2-alpha-tpuv6e")
     elif not has_tpu and not _IMAGE.fullmatch(image):
         rule = (
             "must be a boot image, projects/P/global/images/NAME or"
             " projects/P/global/images/family/NAME"
         )
-        problems.add(path, f"{rule}, not {quoted(image)}", example_at(path))
+        problems.add(path, f"{rule}, not {quoted(image)}", example=example_at(path))
 
 
 def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Problems) -> Plan:
@@ -104,7 +104,7 @@ def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Pr
             "cannot be gang for this job: only the members of a synchronous job on several VMs save"
             " together"
         )
-        problems.add_text((EXTENSION, "saveOnNotice"), problem, "replica")
+        problems.add_text((EXTENSION, "saveOnNotice"), problem, advice="replica")
     default = SaveOnNotice.GANG if can_save_together else SaveOnNotice.REPLICA
     return replace(plan, saving=replace(plan.saving, on_notice=requested or default))
 
@@ -121,7 +121,7 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
             "cannot be auto for this job: only VMs without TPUs are watched, either all members of"
             " a synchronous job or the only replica"
         )
-        problems.add_text((EXTENSION, "stallTimeout"), problem, "1800s")
+        problems.add_text((EXTENSION, "stallTimeout"), problem, advice="1800s")
     is_watched = can_watch and requested in (None, StallMode.AUTO)
     still_s = STILL_S if is_watched else None
     return replace(plan, watching=replace(plan.watching, still_s=still_s))
@@ -145,13 +145,15 @@ def with_kept_machines(
     if resource is not None and not _RESOURCE_ID.fullmatch(resource):
         problem = "must have lower-case letters, digits and hyphens, begin with a letter, and be at"
         problems.add_text(
-            (JOB_SPEC, "persistentResourceId"), f"{problem} most 63 characters long", "my-resource"
+            (JOB_SPEC, "persistentResourceId"),
+            f"{problem} most 63 characters long",
+            advice="my-resource",
         )
     if plan.tpu_zones:
-        problems.add_text(path, "cannot be used with TPUs: only VMs are kept", LEAVE_OUT)
+        problems.add_text(path, "cannot be used with TPUs: only VMs are kept", advice=LEAVE_OUT)
     elif plan.limits.cap:
         problem = "cannot be combined with maxCost: kept machines cost money after the job's end"
-        problems.add_text(path, problem, LEAVE_OUT)
+        problems.add_text(path, problem, advice=LEAVE_OUT)
     return replace(plan, keep_s=requested, persistent_resource=resource)
 
 
@@ -168,7 +170,7 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
     outside_gang = {group.task_type for group in plan.groups} & {TaskType.PS, TaskType.EVALUATOR}
     if plan.tpu_zones:
         problems.add_text(
-            path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT
+            path, "cannot be used with TPUs: all slices of a job train together", advice=LEAVE_OUT
         )
     elif plan.restarts.independent or not plan.restarts.gang or outside_gang:
         if TaskType.PS in outside_gang:
@@ -184,22 +186,22 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
         instead = "independentReplicas, gang or elastic, one of them"
         if outside_gang:
             instead = "gang: false"
-        problems.add_text(path, problem, instead)
+        problems.add_text(path, problem, advice=instead)
     elif plan.restarts.restart_job_on_worker_restart:
         problem = (
             "cannot be combined with restartJobOnWorkerRestart: then the loss of any VM reruns the"
             " whole job"
         )
-        problems.add_text(path, problem, "restartJobOnWorkerRestart: false")
+        problems.add_text(path, problem, advice="restartJobOnWorkerRestart: false")
     elif size == 1:
-        problems.add_text(path, "needs several replicas, and this job has one", LEAVE_OUT)
+        problems.add_text(path, "needs several replicas, and this job has one", advice=LEAVE_OUT)
     elif least is None or not 1 <= least < size:
         given = "is required" if least is None else f"is {least}"
         problem = (
             f"{given}; it must be from 1 to {size - 1}, because the job has {size} replicas, with"
             " the primary"
         )
-        problems.add((*path, "minReplicas"), problem, max(size // 2, 1))
+        problems.add((*path, "minReplicas"), problem, example=max(size // 2, 1))
     else:
         elastic = Elastic(least, requested.after or 0)
         return replace(plan, restarts=replace(plan.restarts, elastic=elastic))
@@ -216,7 +218,9 @@ def check_gang(plan: Plan, problems: Problems) -> None:
         return
     if any(group.tpu for group in plan.groups):
         problems.add_text(
-            path, "cannot be false for a job with TPU slices, which start together", "gang: true"
+            path,
+            "cannot be false for a job with TPU slices, which start together",
+            advice="gang: true",
         )
     elif len(required_replicas(plan)) == len(plan.replica_ids):
         problem = (
@@ -225,5 +229,5 @@ def check_gang(plan: Plan, problems: Problems) -> None:
             " paid for without any progress"
         )
         problems.add_text(
-            path, problem, "independentReplicas: true, if no replica waits for another"
+            path, problem, advice="independentReplicas: true, if no replica waits for another"
         )

@@ -25,13 +25,13 @@ _KMS_KEY: Final = re.compile(
 def check_service_account(account: str | None, path: FieldPath, problems: Problems) -> None:
     if account is not None and not EMAIL.fullmatch(account):
         rule = "must be the e-mail address of a service account"
-        problems.add(path, f"{rule}, not {quoted(account)}", example_at(path))
+        problems.add(path, f"{rule}, not {quoted(account)}", example=example_at(path))
 
 
 def check_network(network: str | None, path: FieldPath, problems: Problems) -> None:
     if network is not None and not _NETWORK.fullmatch(network):
         rule = "must be projects/NUMBER/global/networks/NAME"
-        problems.add(path, f"{rule}, not {quoted(network)}", example_at(path))
+        problems.add(path, f"{rule}, not {quoted(network)}", example=example_at(path))
 
 
 def check_kms_key(key: str | None, region: str | None, path: FieldPath, problems: Problems) -> None:
@@ -44,9 +44,11 @@ def check_kms_key(key: str | None, region: str | None, path: FieldPath, problems
     match = _KMS_KEY.fullmatch(key)
     if match is None:
         rule = "must be projects/P/locations/REGION/keyRings/RING/cryptoKeys/KEY"
-        problems.add(path, f"{rule}, not {quoted(key)}", example_at(path))
+        problems.add(path, f"{rule}, not {quoted(key)}", example=example_at(path))
     elif region in REGION_ZONES and match["location"] != region:
         example = key.replace(f"/locations/{match['location']}/", f"/locations/{region}/")
         problems.add(
-            path, f"must be in the job's region {region}, not in {match['location']}", example
+            path,
+            f"must be in the job's region {region}, not in {match['location']}",
+            example=example,
         )

@@ -26,13 +26,13 @@ _DIGEST_CHARS: Final = 8
 def check_job_id(job_id: str | None, problems: Problems) -> None:
     """Add a problem if there is no id, or if it is not legal."""
     if job_id is None:
-        problems.add(("jobId",), "is required", example_at(("jobId",)))
+        problems.add(("jobId",), "is required", example=example_at(("jobId",)))
     elif not JOB_ID.fullmatch(job_id):
         rule = (
             "must have letters, digits and underscores only, a letter first, at most"
             f" {JOB_ID_CHARS_MAX} characters"
         )
-        problems.add(("jobId",), f"{rule}, not {quoted(job_id)}", nearest_job_id(job_id))
+        problems.add(("jobId",), f"{rule}, not {quoted(job_id)}", example=nearest_job_id(job_id))
 
 
 def job_id_from(name: str, suffix: str) -> str:

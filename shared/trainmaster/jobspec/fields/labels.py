@@ -18,24 +18,30 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
     """
     if len(labels) > LABELS_MAX:
         problems.add(
-            ("labels",), f"has {len(labels)} labels, more than {LABELS_MAX}", {"team": "vision"}
+            ("labels",),
+            f"has {len(labels)} labels, more than {LABELS_MAX}",
+            example={"team": "vision"},
         )
     for key, value in labels.items():
         path = ("labels", key)
         if key.startswith(OWN_LABEL_PREFIX):
             problems.add_text(
-                path, f"is reserved: Trainmaster sets {OWN_LABEL_PREFIX}… itself", "team: vision"
+                path,
+                f"is reserved: Trainmaster sets {OWN_LABEL_PREFIX}… itself",
+                advice="team: vision",
             )
         elif not LABEL_KEY.fullmatch(key):
             rule = (
                 "a label key starts with a lower-case letter and has at most 63 of a-z, 0-9, _"
                 " and -"
             )
-            problems.add_text(path, f"is not a label key: {rule}", "team: vision")
+            problems.add_text(path, f"is not a label key: {rule}", advice="team: vision")
         elif not LABEL_VALUE.fullmatch(value):
             example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:63]
             problems.add(
-                path, f"must have at most 63 of a-z, 0-9, _ and -, not {quoted(value)}", example
+                path,
+                f"must have at most 63 of a-z, 0-9, _ and -, not {quoted(value)}",
+                example=example,
             )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trainmaster.core.machines.tpus import zones_of
-from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
@@ -23,7 +23,7 @@ def resolve_region(
     """
     if region is not None and extension.region is not None and region != extension.region:
         problem = f"contradicts {problems.spelled_path(path)}, which is {region}"
-        problems.add((EXTENSION, "region"), problem, region)
+        problems.add((EXTENSION, "region"), problem, example=region)
     return region or extension.region
 
 
@@ -41,7 +41,7 @@ def resolve_zones(
     """
     if region is None:
         reason = ": a CustomJob has no region of its own" if path[0] == EXTENSION else ""
-        problems.add(path, f"is required{reason}", example_at(path))
+        problems.add(path, f"is required{reason}", example=example_at(path))
         return "", ()
     of_zone = region.rpartition("-")[0]
     if region in REGION_ZONES.get(of_zone, ()):
@@ -54,7 +54,7 @@ def resolve_zones(
         example = yaml_line({own_name: of_zone, "zones": [region]})
         if path[0] != EXTENSION:
             example = f'{yaml_line({own_name: of_zone})}, {EXTENSION}: {{zones: ["{region}"]}}'
-        problems.add_text(path, problem, example)
+        problems.add_text(path, problem, advice=example)
         return region, ()
     if region not in REGION_ZONES:
         nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [
@@ -62,7 +62,7 @@ def resolve_zones(
         ]
         hint = f"did you mean {' or '.join(nearest)}?"
         problems.add(
-            path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", nearest[0]
+            path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", example=nearest[0]
         )
         return region, ()
     zones = REGION_ZONES[region]
@@ -72,7 +72,7 @@ def resolve_zones(
         problems.add(
             path,
             f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs",
-            example_at(path),
+            example=example_at(path),
         )
     if requested:
         return region, tuple(requested)
@@ -86,7 +86,7 @@ def resolve_zones(
                 f"must be a region that is known to offer {tpu_type} ({', '.join(regions)}), not"
                 f" {region}; {hint}"
             )
-            problems.add(path, problem, regions[0])
+            problems.add(path, problem, example=regions[0])
     return region, zones
 
 
@@ -102,11 +102,13 @@ def check_zones(
         zones = REGION_ZONES.get(of_region, ())
         if not zones:
             problems.add(
-                (*path, index), f"is not a zone of Compute Engine: {quoted(zone)}", "us-central1-a"
+                (*path, index),
+                f"is not a zone of Compute Engine: {quoted(zone)}",
+                example="us-central1-a",
             )
         elif zone not in zones and not re.fullmatch(rf"{of_region}-ai[0-9][a-z]", zone):
             problem = f"must be a zone of {of_region} ({', '.join(zones)}), not {quoted(zone)}"
-            problems.add((*path, index), problem, zones[0])
+            problems.add((*path, index), problem, example=zones[0])
         elif zone in requested[:index]:
             unique = list(dict.fromkeys(requested))
-            problems.add_text((*path, index), f"repeats {zone}", f"zones: {unique}")
+            problems.add_text((*path, index), f"repeats {zone}", advice=f"zones: {unique}")

@@ -39,14 +39,18 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
                 " wildcards)"
             )
             fault = _describe_fault(object_uri) or _describe_local(uri)
-            problems.add(item_path, f"{rule}, not {quoted(uri)}{fault}", example_at(item_path))
+            problems.add(
+                item_path, f"{rule}, not {quoted(uri)}{fault}", example=example_at(item_path)
+            )
         elif not file_name.endswith(_ARCHIVES):
             rule = f"must be a package that pip can install ({', '.join(_ARCHIVES)})"
-            problems.add(item_path, f"{rule}, not {quoted(file_name)}", example_at(item_path))
+            problems.add(
+                item_path, f"{rule}, not {quoted(file_name)}", example=example_at(item_path)
+            )
         elif file_name in first_with_name:
             first = f"packageUris[{first_with_name[file_name]}]"
             problem = f"has the same file name as {first}: one would overwrite the other"
-            problems.add(item_path, problem, re.sub(r"([^/]+)$", r"other-\1", object_uri))
+            problems.add(item_path, problem, example=re.sub(r"([^/]+)$", r"other-\1", object_uri))
         first_with_name.setdefault(file_name, index)
 
 
@@ -56,7 +60,7 @@ def check_module(module: str | None, path: FieldPath, problems: Problems) -> Non
     if module is not None and not _MODULE.fullmatch(module):
         rule = "must be a dotted module name for python -m"
         problems.add(
-            path, f"{rule}, not {quoted(module)}", _dotted_name(module) or example_at(path)
+            path, f"{rule}, not {quoted(module)}", example=_dotted_name(module) or example_at(path)
         )
 
 
@@ -65,13 +69,13 @@ def check_directory(directory: str | None, path: FieldPath, problems: Problems) 
     if directory is not None and not _is_safe_uri(directory, _GCS_DIRECTORY):
         rule = "must be a Cloud Storage path (gs://bucket/path, without .. and wildcards)"
         problem = f"{rule}, not {quoted(directory)}{_describe_fault(directory)}"
-        problems.add(path, problem, example_at(path))
+        problems.add(path, problem, example=example_at(path))
 
 
 def require(value: object, path: FieldPath, problems: Problems) -> None:
     """Add a problem if the field is absent, which null, empty and zero are for the services."""
     if not value:
-        problems.add(path, "is required", example_at(path))
+        problems.add(path, "is required", example=example_at(path))
 
 
 def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import replace
 from typing import Final
 
-from trainmaster.core.model.plan import Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Program, Variable
 from trainmaster.jobspec.catalog.runtimes import (
     PAST_PYTHONS,
     PAST_RUNTIMES,
@@ -40,7 +40,7 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
         nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=_SIMILAR)
         known = f"{', '.join(RUNTIMES)}; past versions: {', '.join(PAST_RUNTIMES)}"
         problem = f"is not a known runtime version: {quoted(requested)} (known: {known})"
-        problems.add(RUNTIME_PATH, problem, next(iter(nearest), RUNTIME_DEFAULT))
+        problems.add(RUNTIME_PATH, problem, example=next(iter(nearest), RUNTIME_DEFAULT))
         return RUNTIMES[RUNTIME_DEFAULT]
     version = past.replaced_by if past else requested
     runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)
@@ -96,7 +96,7 @@ def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bo
         supported = next(
             version for version, candidate in RUNTIMES.items() if candidate.tpu_packages
         )
-        problems.add(path, f"selects {runtime.name}, which does not run on TPUs", supported)
+        problems.add(path, f"selects {runtime.name}, which does not run on TPUs", example=supported)
     return replace(runtime, python=TPU_PYTHON, packages=runtime.tpu_packages, gpu_packages=())
 
 
@@ -118,4 +118,4 @@ def _check_python(
             f"does not belong to this runtime version: {quoted(requested)} (it has"
             f" {' or '.join(allowed)})"
         )
-        problems.add(PYTHON_PATH, problem, runtime.python)
+        problems.add(PYTHON_PATH, problem, example=runtime.python)

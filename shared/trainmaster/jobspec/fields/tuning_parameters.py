@@ -107,7 +107,7 @@ def check_size(
             f"must be at most {most}, not {trials}: more trials with values of this size cannot be"
             " stored"
         )
-        problems.add(path, problem, most)
+        problems.add(path, problem, example=most)
 
 
 def _value_bytes_max(parameter: Parameter) -> int:
@@ -120,18 +120,20 @@ def _check_name(
     name = request.name
     path = request.paths.name
     if name is None:
-        problems.add(path, "is required", "learning-rate")
+        problems.add(path, "is required", example="learning-rate")
     elif not _NAME.fullmatch(name):
         rule = (
             "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it"
             " becomes the flag --NAME"
         )
         example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:NAME_CHARS_MAX] or "x"
-        problems.add(path, f"{rule}; this is {quoted(name)}", example)
+        problems.add(path, f"{rule}; this is {quoted(name)}", example=example)
     elif name in first_with_name:
         *_, list_name, _, _ = path  # as in `params[1].parameterName`
         problems.add(
-            path, f"is already the name of {list_name}[{first_with_name[name]}]", f"{name}_2"
+            path,
+            f"is already the name of {list_name}[{first_with_name[name]}]",
+            example=f"{name}_2",
         )
     first_with_name.setdefault(name or "", index)
 
@@ -140,12 +142,14 @@ def _check_categories(request: ParameterRequest, problems: Problems) -> None:
     values = request.categories
     path = request.paths.values
     if not values and not problems.has_any_at(path):
-        problems.add(path, "is required", ["adam", "sgd"])
+        problems.add(path, "is required", example=["adam", "sgd"])
     elif len(values) > VALUES_MAX:
-        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
+        problems.add_text(
+            path, f"has {len(values)} values, more than {VALUES_MAX}", advice="fewer values"
+        )
     for index, value in enumerate(values):
         if value in values[:index]:
-            problems.add_text((*path, index), f"repeats {quoted(value)}", "each value once")
+            problems.add_text((*path, index), f"repeats {quoted(value)}", advice="each value once")
 
 
 def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
@@ -153,15 +157,17 @@ def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
     path = request.paths.values
     if not values:
         if not problems.has_any_at(path):
-            problems.add(path, "is required", [16, 32, 64])
+            problems.add(path, "is required", example=[16, 32, 64])
     elif len(values) > VALUES_MAX:
-        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
+        problems.add_text(
+            path, f"has {len(values)} values, more than {VALUES_MAX}", advice="fewer values"
+        )
     elif list(values) != sorted(set(values)):
         example = [_shortest(value) for value in sorted(set(values))][:EXAMPLES_MAX]
-        problems.add(path, "must be strictly increasing", example)
+        problems.add(path, "must be strictly increasing", example=example)
     elif request.is_log and values[0] <= 0:
         problem = f"requires values above 0, and the first value is {format_number(values[0])}"
-        problems.add(request.paths.scale, problem, "UNIT_LINEAR_SCALE")
+        problems.add(request.paths.scale, problem, example="UNIT_LINEAR_SCALE")
 
 
 def _check_range(request: ParameterRequest, problems: Problems) -> None:
@@ -170,22 +176,24 @@ def _check_range(request: ParameterRequest, problems: Problems) -> None:
     paths = request.paths
     for path, value, example in ((paths.low, low, 1), (paths.high, high, 100)):
         if value is None:
-            problems.add(path, f"is required for {request.kind}", example)
+            problems.add(path, f"is required for {request.kind}", example=example)
         elif request.kind is ParameterKind.INTEGER and not _is_integer(value):
             problem = f"must be a whole number for INTEGER, not {quoted(value)}"
-            problems.add(path, problem, round(value))
+            problems.add(path, problem, example=round(value))
         elif abs(value) > DOUBLE_MAX:
             problem = f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}"
-            problems.add(path, problem, example)
+            problems.add(path, problem, example=example)
     if low is None or high is None or problems.has_any_at(paths.low, paths.high):
         return
     if low > high:
         problems.add(
-            paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low)
+            paths.high,
+            f"must be at least minValue, which is {format_number(low)}",
+            example=_shortest(low),
         )
     elif request.is_log and low <= 0:
         problem = f"requires values above 0, and minValue is {format_number(low)}"
-        problems.add(paths.scale, problem, "UNIT_LINEAR_SCALE")
+        problems.add(paths.scale, problem, example="UNIT_LINEAR_SCALE")
 
 
 def _is_integer(value: float) -> bool:
@@ -221,7 +229,7 @@ def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems)
         return CUSTOM_JOB_PREFIX + name
     if not JOB_ID.fullmatch(name):
         problems.add(
-            path, f"must be the id of a tuning job, not {quoted(job_id)}", "digits_tuning_1"
+            path, f"must be the id of a tuning job, not {quoted(job_id)}", example="digits_tuning_1"
         )
     return name
 
@@ -233,4 +241,4 @@ def refuse_resumed_job(extension: Extension, instead: str, problems: Problems) -
     """
     if extension.resume_previous_job_id is not None:
         problem = f"can be set for a HyperparameterTuningJob only; {instead}"
-        problems.add_text(RESUMED, problem, "leave it out")
+        problems.add_text(RESUMED, problem, advice="leave it out")

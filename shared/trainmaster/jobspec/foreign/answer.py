@@ -54,7 +54,7 @@ class ForeignFile(InvalidJob):
         self.answer = answer
         convert = "trainmaster convert task.yaml > job.yaml"
         problem = f"this is {TITLES[answer.tool]}, and no job file"
-        super().__init__([Problem(ROOT, problem, f"{convert} && {answer.command}")])
+        super().__init__([Problem(ROOT, problem, example=f"{convert} && {answer.command}")])
 
 
 def answer_of(tool: str, document: Mapping[str, Any]) -> Answer:

@@ -73,8 +73,9 @@ def take_installation(lines: Iterable[str], path: str, notes: Notes) -> list[str
 
 def head_of(line: str) -> str:
     """Return what the line runs, without arguments that may be secrets."""
-    words = [word for word in line.split() if word != "sudo"]
-    return " ".join(words[:1] if len(words) == 1 or re.search(r"[=$-]", words[1]) else words[:2])
+    command, *arguments = [word for word in line.split() if word != "sudo"]
+    has_subcommand = bool(arguments) and not re.search(r"[=$-]", arguments[0])
+    return f"{command} {arguments[0]}" if has_subcommand else command
 
 
 def _packages(arguments: str, folder: PurePosixPath) -> list[str]:
@@ -86,7 +87,8 @@ def _packages(arguments: str, folder: PurePosixPath) -> list[str]:
     except ValueError:
         return [arguments]
     found = []
-    for before, word in zip(["", *words], words, strict=False):
+    words_before = ["", *words[:-1]]
+    for before, word in zip(words_before, words, strict=True):
         if before in ("-r", "--requirement"):
             file = folder / word
             if file != PurePosixPath("requirements.txt"):
@@ -126,11 +128,15 @@ def _translate(line: str, nodes: int, gpus: int) -> str:
 
 
 def _is_void(line: str, script: str) -> bool:
-    """Whether the line sets a variable to itself, or one that nothing reads."""
+    """Whether the line sets a variable to itself, or the address of the first node, which is set
+    here anyway, under a name that no other line reads.
+    """
     assignment = _ASSIGNMENT.fullmatch(line)
     if assignment is None:
         return False
-    name, value = assignment[1], assignment[2].strip("\"'")
-    is_read = re.search(rf"\$\{{?{name}\b", script.replace(line, "", 1))
+    name, quoted_value = assignment.groups()
+    value = quoted_value.strip("\"'")
+    is_itself = value in (f"${name}", f"${{{name}}}")
     is_of_platform = name in ("MASTER_ADDR", "MASTER_PORT") or value.startswith("$MASTER_ADDR")
-    return value in (f"${name}", f"${{{name}}}") or (is_of_platform and not is_read)
+    is_read = re.search(rf"\$\{{?{name}\b", script.replace(line, "", 1)) is not None
+    return is_itself or (is_of_platform and not is_read)

@@ -27,8 +27,7 @@ from trainmaster.jobspec.foreign.task import (
 )
 from trainmaster.jobspec.machines.selection import accelerator_of
 
-# Field without a counterpart → what to do instead.
-_TASK: Final = {
+_ADVICE: Final = {
     "python": "the runtime has its Python; runtimeVersion chooses another one",
     "ports": "`trainmaster ssh` forwards a port",
     "volumes": "keep data in Cloud Storage, which programs read as /gcs/BUCKET",
@@ -41,6 +40,9 @@ _TASK: Final = {
     "fleets": "each job boots its own VMs",
     "priority": "set scheduling.priority",
 }
+"""Field of a task without a counterpart → what to do instead."""
+_RESOURCES_ADVICE: Final = {"shm_size": "a container may use half of the memory"}
+"""Field of `resources` without a counterpart → what to do instead."""
 _SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _VENDORS: Final = ("nvidia", "google", "tpu")
 """Words of a GPU that do not name its type."""
@@ -57,23 +59,27 @@ def read_configuration(document: Mapping[str, Any], notes: Notes) -> Task:
     lines = [line for item in fields.pop("commands") for line in join_lines(text_of(item))]
     lines = take_installation(lines, "commands", notes)
     node = _node(fields, notes)
-    spot = fields.pop("spot_policy", None)
-    alternatives = [replace(node, spot="all" if spot == "spot" else None)]
-    if spot == "auto":
-        alternatives = [replace(node, spot="all"), replace(node, spot="none")]
+    spot_policy = fields.pop("spot_policy", None)
     task = Task(
         name=text_of(fields.pop("name", None)) or "task",
         folder=text_of(fields.pop("working_dir", None)) or ".",
         nodes=nodes_of(fields.pop("nodes", None), "nodes", notes),
-        alternatives=tuple(alternatives),
-        is_ordered=False,
+        alternatives=_spot_alternatives(node, spot_policy),
+        is_ordered=False,  # the cheapest alternative comes first
         commands=tuple(lines),
         image=image if isinstance(image, str) else None,
         env=env,
         duration_s=_seconds(fields.pop("max_duration", None), notes),
     )
-    notes.add_rest(fields, "", _TASK)
+    notes.add_rest(fields, _ADVICE)
     return task
+
+
+def _spot_alternatives(node: Node, spot_policy: object) -> tuple[Node, ...]:
+    """Return the machine as a Spot VM (`spot`), as an ordinary one, or both (`auto`)."""
+    if spot_policy == "auto":
+        return replace(node, spot="all"), replace(node, spot="none")
+    return (replace(node, spot="all" if spot_policy == "spot" else None),)
 
 
 def _take_env(fields: dict[str, Any], notes: Notes) -> dict[str, str]:
@@ -89,11 +95,12 @@ def _take_env(fields: dict[str, Any], notes: Notes) -> dict[str, str]:
 
 
 def _node(fields: dict[str, Any], notes: Notes) -> Node:
+    """Return the machine that each node needs, of the lower bounds of its ranges."""
     resources = mapping_of(fields.pop("resources", None))
     backends = texts_of(fields.pop("backends", None))
     if backends and "gcp" not in backends:
         notes.add("backends", "names no Google Cloud")
-    disk = resources.pop("disk", None)
+    disk = resources.pop("disk", None)  # a size, or a mapping with one
     gpu = _read_gpu(resources.pop("gpu", None))
     accelerator = None
     if gpu and gpu.name:
@@ -111,16 +118,19 @@ def _node(fields: dict[str, Any], notes: Notes) -> Node:
         regions=texts_of(fields.pop("regions", None)),
         zones=texts_of(fields.pop("availability_zones", None)),
     )
-    notes.add_rest(resources, "resources.", {"shm_size": "a container may use half of the memory"})
+    notes.add_rest(resources, _RESOURCES_ADVICE, inside="resources")
     return node
 
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
+    """The GPUs of one machine."""
+
     name: str
-    """Empty: any."""
+    """Type, such as A100; empty: any."""
     count: int
     memory_gib: Decimal | None
+    """Memory of one GPU, at least; None: any."""
 
 
 def _read_gpu(value: object) -> _Gpu | None:

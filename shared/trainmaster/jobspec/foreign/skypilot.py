@@ -26,18 +26,19 @@ from trainmaster.jobspec.foreign.task import (
 )
 from trainmaster.jobspec.machines.selection import accelerator_of
 
-# Field without a counterpart → what to do instead.
-_TASK: Final = {
+_ADVICE: Final = {
     "service": "only training is run here; Vertex AI, SkyPilot and dstack serve models",
     "volumes": "keep data in Cloud Storage, which programs read as /gcs/BUCKET",
 }
-_RESOURCES: Final = {
+"""Field of a task without a counterpart → what to do instead."""
+_RESOURCES_ADVICE: Final = {
     "ports": "`trainmaster ssh` forwards a port",
     "autostop": "each VM is deleted when its job ends",
     "job_recovery": "lost VMs are replaced free of charge; exitPolicy says which exits restart",
     "max_hourly_cost": "set trainmaster.maxCost, for the whole job",
     "disk_tier": "set diskConfig.bootDiskType",
 }
+"""Field of `resources` without a counterpart → what to do instead."""
 _OTHER_CLOUD: Final = "is not Google Cloud"
 
 
@@ -62,7 +63,7 @@ def read_task(document: Mapping[str, Any], notes: Notes) -> Task:
     commands = take_installation(join_lines(fields.pop("run")), "run", notes)
     name = text_of(fields.pop("name", None)) or "task"
     alternatives, is_ordered = _take_alternatives(resources, notes)
-    notes.add_rest(fields, "", _TASK)
+    notes.add_rest(fields, _ADVICE)
     return Task(
         name=name,
         folder=folder,
@@ -175,7 +176,7 @@ def _nodes(resources: Mapping[str, Any], path: str, base: Node, notes: Notes) ->
         spot=spot,
     )
     accelerators = fields.pop("accelerators", None)
-    notes.add_rest(fields, f"{path}.", _RESOURCES)
+    notes.add_rest(fields, _RESOURCES_ADVICE, inside=path)
     if not accelerators:
         yield node
         return

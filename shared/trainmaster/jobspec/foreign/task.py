@@ -46,11 +46,17 @@ class Notes:
     def add(self, name: str, text: str) -> None:
         self.items.append(Note(name, text))
 
-    def add_rest(self, values: Mapping[str, object], path: str, known: Mapping[str, str]) -> None:
-        """Name the fields that were not taken. `known`: those with a text of their own."""
+    def add_rest(
+        self, values: Mapping[str, object], advice: Mapping[str, str], *, inside: str = ""
+    ) -> None:
+        """Name the fields that were not taken, unless they are empty.
+
+        `advice`: field → what to do instead. `inside`: path of the fields, empty at the top.
+        """
         for name, value in values.items():
             if value not in (None, {}, [], ""):
-                self.add(f"{path}{name}", known.get(name, NO_COUNTERPART))
+                path = f"{inside}.{name}" if inside else name
+                self.add(path, advice.get(name, NO_COUNTERPART))
 
 
 @dataclass(frozen=True, slots=True)

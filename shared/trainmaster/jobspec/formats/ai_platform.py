@@ -96,184 +96,210 @@ _PARAMETER: Final = {
 
 
 class AcceleratorConfig(WireModel):
-    type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU or TPU type.")
+    type: AcceleratorType = wire_field("GPU or TPU type.", example="NVIDIA_TESLA_T4")
     count: OptionalInt = wire_field(
-        1, "GPUs per VM; for a TPU the number in Cloud TPU's type name."
+        "GPUs per VM; for a TPU the number in Cloud TPU's type name.", example=1
     )
 
 
 class DiskConfig(WireModel):
-    boot_disk_size_gb: DiskGib = wire_field(100, "Size of the boot disk in GB.")
+    boot_disk_size_gb: DiskGib = wire_field("Size of the boot disk in GB.", example=100)
     boot_disk_type: OptionalString = wire_field(
-        "pd-ssd", "Compute Engine disk type of the boot disk."
+        "Compute Engine disk type of the boot disk.", example="pd-ssd"
     )
 
 
 class ReplicaConfig(WireModel):
     image_uri: OptionalString = wire_field(
-        "us-docker.pkg.dev/my-project/training/trainer:1",
         "Container image; default: that of masterConfig.",
+        example="us-docker.pkg.dev/my-project/training/trainer:1",
     )
     accelerator_config: AcceleratorConfig = wire_field(
-        _GPU, "GPUs of each VM, or the TPU.", factory=AcceleratorConfig
+        "GPUs of each VM, or the TPU.", example=_GPU, factory=AcceleratorConfig
     )
     disk_config: DiskConfig | None = wire_field(
-        {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk."
+        "Boot disk.", example={"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
     )
     container_command: tuple[String, ...] = wire_field(
-        ["python", "-m", "trainer.task"], "Replaces the image's ENTRYPOINT.", default=()
+        "Replaces the image's ENTRYPOINT.", example=["python", "-m", "trainer.task"], default=()
     )
     container_args: tuple[String, ...] = wire_field(
-        ["--epochs", "5"], "Arguments of the command or of the image's ENTRYPOINT.", default=()
+        "Arguments of the command or of the image's ENTRYPOINT.",
+        example=["--epochs", "5"],
+        default=(),
     )
-    tpu_tf_version: OptionalString = wire_field("2.11", "Read for compatibility; has no effect.")
+    tpu_tf_version: OptionalString = wire_field(
+        "Read for compatibility; has no effect.", example="2.11"
+    )
 
 
 class Scheduling(WireModel):
     max_running_time: RunningTime = wire_field(
-        "7200s", "Time limit from RUNNING on; default: seven days."
+        "Time limit from RUNNING on; default: seven days.", example="7200s"
     )
     max_wait_time: Annotated[int | None, duration(MAX_WAIT_S_MIN, example_s=MAX_WAIT_S_MIN)] = (
-        wire_field("3600s", "Time limit until RUNNING; default: none.")
+        wire_field("Time limit until RUNNING; default: none.", example="3600s")
     )
-    priority: Priority = wire_field(0, "Position in the admission queue: larger numbers first.")
+    priority: Priority = wire_field(
+        "Position in the admission queue: larger numbers first.", example=0
+    )
 
 
 class EncryptionConfig(WireModel):
     kms_key_name: OptionalString = wire_field(
-        _KMS_KEY, "Cloud KMS key that encrypts the boot disks."
+        "Cloud KMS key that encrypts the boot disks.", example=_KMS_KEY
     )
 
 
 class ParameterSpec(WireModel):
     parameter_name: OptionalString = wire_field(
-        "learning-rate", "Name of the parameter: the program gets --NAME."
+        "Name of the parameter: the program gets --NAME.", example="learning-rate"
     )
     type: Annotated[ParameterKind | None, one_of(ParameterKind)] = wire_field(
-        "DOUBLE", "Kind of values."
+        "Kind of values.", example="DOUBLE"
     )
-    min_value: OptionalDouble = wire_field(0.0001, "Smallest value of DOUBLE and INTEGER.")
-    max_value: OptionalDouble = wire_field(0.1, "Largest value of DOUBLE and INTEGER.")
+    min_value: OptionalDouble = wire_field("Smallest value of DOUBLE and INTEGER.", example=0.0001)
+    max_value: OptionalDouble = wire_field("Largest value of DOUBLE and INTEGER.", example=0.1)
     categorical_values: tuple[String, ...] = wire_field(
-        ["adam", "sgd"], "Values of CATEGORICAL.", default=()
+        "Values of CATEGORICAL.", example=["adam", "sgd"], default=()
     )
     discrete_values: tuple[Double, ...] = wire_field(
-        [16, 32, 64], "Values of DISCRETE, increasing.", default=()
+        "Values of DISCRETE, increasing.", example=[16, 32, 64], default=()
     )
     scale_type: Annotated[ScaleType | None, one_of(ScaleType)] = wire_field(
-        "UNIT_LOG_SCALE", "How values are spread over the range."
+        "How values are spread over the range.", example="UNIT_LOG_SCALE"
     )
 
 
 class HyperparameterSpec(WireModel):
     goal: OptionalGoal = wire_field(
-        "MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE."
+        "Whether larger or smaller metrics are better; default: MAXIMIZE.", example="MAXIMIZE"
     )
     params: tuple[ParameterSpec, ...] = wire_field(
-        [_PARAMETER], "The parameters to tune.", default=()
+        "The parameters to tune.", example=[_PARAMETER], default=()
     )
-    max_trials: TrialCount = wire_field(10, "Number of trials; default: 1.")
-    max_parallel_trials: TrialCount = wire_field(2, "Trials that run at the same time; default: 1.")
-    max_failed_trials: TrialCount = wire_field(3, "Failed trials after which the job fails.")
+    max_trials: TrialCount = wire_field("Number of trials; default: 1.", example=10)
+    max_parallel_trials: TrialCount = wire_field(
+        "Trials that run at the same time; default: 1.", example=2
+    )
+    max_failed_trials: TrialCount = wire_field(
+        "Failed trials after which the job fails.", example=3
+    )
     hyperparameter_metric_tag: OptionalString = wire_field(
-        "accuracy", "Name of the metric that trials report."
+        "Name of the metric that trials report.", example="accuracy"
     )
     algorithm: OptionalAlgorithm = wire_field(
-        "RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization."
+        "Search algorithm; default: Bayesian optimization.", example="RANDOM_SEARCH"
     )
     enable_trial_early_stopping: Boolean = wire_field(
-        True,
         "Whether trials worse than the median of the completed ones are stopped.",
+        example=True,
         default=False,
     )
     resume_previous_job_id: OptionalString = wire_field(
-        "digits_tuning_1", "Id of an earlier tuning job whose results are used."
+        "Id of an earlier tuning job whose results are used.", example="digits_tuning_1"
     )
 
 
 class TrainingInput(WireModel):
     scale_tier: Annotated[ScaleTier | None, one_of(ScaleTier)] = wire_field(
-        "CUSTOM", "Predefined cluster, or CUSTOM; default: BASIC."
+        "Predefined cluster, or CUSTOM; default: BASIC.", example="CUSTOM"
     )
-    master_type: OptionalString = wire_field("n1-standard-4", "Machine type of the master.")
-    worker_type: OptionalString = wire_field("n1-standard-4", "Machine type of the workers.")
+    master_type: OptionalString = wire_field("Machine type of the master.", example="n1-standard-4")
+    worker_type: OptionalString = wire_field(
+        "Machine type of the workers.", example="n1-standard-4"
+    )
     parameter_server_type: OptionalString = wire_field(
-        "n1-highmem-8", "Machine type of the parameter servers."
+        "Machine type of the parameter servers.", example="n1-highmem-8"
     )
-    evaluator_type: OptionalString = wire_field("n1-standard-4", "Machine type of the evaluators.")
-    worker_count: ReplicaCount = wire_field(2, "Number of workers.")
-    parameter_server_count: ReplicaCount = wire_field(1, "Number of parameter servers.")
-    evaluator_count: ReplicaCount = wire_field(1, "Number of evaluators.")
+    evaluator_type: OptionalString = wire_field(
+        "Machine type of the evaluators.", example="n1-standard-4"
+    )
+    worker_count: ReplicaCount = wire_field("Number of workers.", example=2)
+    parameter_server_count: ReplicaCount = wire_field("Number of parameter servers.", example=1)
+    evaluator_count: ReplicaCount = wire_field("Number of evaluators.", example=1)
     master_config: ReplicaConfig = wire_field(
-        {"acceleratorConfig": _GPU},
         "Image, accelerators and disk of the master.",
+        example={"acceleratorConfig": _GPU},
         factory=ReplicaConfig,
     )
     worker_config: ReplicaConfig = wire_field(
-        {"acceleratorConfig": _GPU},
         "Image, accelerators and disk of the workers.",
+        example={"acceleratorConfig": _GPU},
         factory=ReplicaConfig,
     )
     parameter_server_config: ReplicaConfig = wire_field(
-        {"diskConfig": {"bootDiskSizeGb": 200}},
         "Image and disk of the parameter servers.",
+        example={"diskConfig": {"bootDiskSizeGb": 200}},
         factory=ReplicaConfig,
     )
     evaluator_config: ReplicaConfig = wire_field(
-        {"diskConfig": {"bootDiskSizeGb": 200}},
         "Image and disk of the evaluators.",
+        example={"diskConfig": {"bootDiskSizeGb": 200}},
         factory=ReplicaConfig,
     )
     package_uris: PackageUris = wire_field(
-        [_PACKAGE], "Python packages, installed in this order.", default=()
+        "Python packages, installed in this order.", example=[_PACKAGE], default=()
     )
-    python_module: OptionalString = wire_field("trainer.task", "Module to run with python -m.")
+    python_module: OptionalString = wire_field(
+        "Module to run with python -m.", example="trainer.task"
+    )
     args: tuple[String, ...] = wire_field(
-        ["--epochs", "5"], "Arguments of the program.", default=()
+        "Arguments of the program.", example=["--epochs", "5"], default=()
     )
     hyperparameters: HyperparameterSpec | None = wire_field(
-        {"goal": "MAXIMIZE", "maxTrials": 10, "params": [{"parameterName": "learning-rate"}]},
         "Makes the job a tuning job.",
+        example={
+            "goal": "MAXIMIZE",
+            "maxTrials": 10,
+            "params": [{"parameterName": "learning-rate"}],
+        },
     )
-    region: OptionalString = wire_field("us-central1", "Compute Engine region. Required.")
+    region: OptionalString = wire_field("Compute Engine region. Required.", example="us-central1")
     job_dir: OptionalString = wire_field(
-        "gs://my-bucket/digits", "Directory that the program gets as --job-dir."
+        "Directory that the program gets as --job-dir.", example="gs://my-bucket/digits"
     )
-    runtime_version: OptionalString = wire_field("2.21", "Runtime in which Python packages run.")
-    python_version: OptionalString = wire_field("3.12", "Python version of the runtime.")
+    runtime_version: OptionalString = wire_field(
+        "Runtime in which Python packages run.", example="2.21"
+    )
+    python_version: OptionalString = wire_field("Python version of the runtime.", example="3.12")
     encryption_config: EncryptionConfig = wire_field(
-        {"kmsKeyName": _KMS_KEY}, "Encryption of the boot disks.", factory=EncryptionConfig
+        "Encryption of the boot disks.", example={"kmsKeyName": _KMS_KEY}, factory=EncryptionConfig
     )
     scheduling: Scheduling = wire_field(
-        {"maxRunningTime": "7200s"}, "Time limits and priority.", factory=Scheduling
+        "Time limits and priority.", example={"maxRunningTime": "7200s"}, factory=Scheduling
     )
     network: OptionalString = wire_field(
-        "projects/123456789012/global/networks/default", "VPC network of the VMs."
+        "VPC network of the VMs.", example="projects/123456789012/global/networks/default"
     )
     service_account: OptionalString = wire_field(
-        "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
+        "Service account of the VMs.", example="trainer@my-project.iam.gserviceaccount.com"
     )
     use_chief_in_tf_config: Boolean = wire_field(
-        True, "For containers: name the primary chief, not master.", default=False
+        "For containers: name the primary chief, not master.", example=True, default=False
     )
     enable_web_access: Boolean = wire_field(
-        False, "Without effect: trainmaster ssh opens a shell.", default=False
+        "Without effect: trainmaster ssh opens a shell.", example=False, default=False
     )
 
 
 class AiPlatformJob(WireModel):
     job_id: OptionalString = wire_field(
-        "digits_20261121", "Id of the job: letters, digits and underscores."
+        "Id of the job: letters, digits and underscores.", example="digits_20261121"
     )
     labels: Mapping[str, String] = wire_field(
-        {"team": "vision"}, "Labels of the job and its VMs.", factory=dict
+        "Labels of the job and its VMs.", example={"team": "vision"}, factory=dict
     )
     training_input: TrainingInput | None = wire_field(
-        {"region": "us-central1", "packageUris": [_PACKAGE], "pythonModule": "trainer.task"},
         "What to run, and where.",
+        example={
+            "region": "us-central1",
+            "packageUris": [_PACKAGE],
+            "pythonModule": "trainer.task",
+        },
     )
     trainmaster: Extension = wire_field(
-        {"zones": ["us-central1-a", "us-central1-f"]},
         "What the service had no field for.",
+        example={"zones": ["us-central1-a", "us-central1-f"]},
         factory=Extension,
     )

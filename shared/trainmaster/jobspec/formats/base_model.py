@@ -34,9 +34,9 @@ class WireModel(BaseModel):
 
 
 def wire_field(
-    example: object,
     description: str,
     *,
+    example: object,
     default: object = None,
     factory: Callable[[], object] | None = None,
 ) -> Any:

@@ -71,24 +71,24 @@ class ExitPolicySpec(WireModel):
     """Exit codes as text: `3`, `64-80`, `worker:137`."""
 
     preset: Annotated[Preset | None, one_of(Preset)] = wire_field(
-        "restart", "The rules for all other exit codes."
+        "The rules for all other exit codes.", example="restart"
     )
     fail: tuple[String, ...] = wire_field(
-        ["3", "64-80"], "Exit codes that end the job as FAILED.", default=()
+        "Exit codes that end the job as FAILED.", example=["3", "64-80"], default=()
     )
     rerun: tuple[String, ...] = wire_field(
-        ["75"], "Exit codes that rerun the whole job.", default=()
+        "Exit codes that rerun the whole job.", example=["75"], default=()
     )
     restart: tuple[String, ...] = wire_field(
-        ["ps:2"], "Exit codes that restart the replica.", default=()
+        "Exit codes that restart the replica.", example=["ps:2"], default=()
     )
     pauses: Boolean = wire_field(
-        False,
         "Restart a program after a pause if it keeps failing soon after its start.",
+        example=False,
         default=True,
     )
     window: Annotated[int | None, duration(WINDOW_S_MIN, example_s=21_600)] = wire_field(
-        "21600s", "How long a restart counts; by default for the whole attempt."
+        "How long a restart counts; by default for the whole attempt.", example="21600s"
     )
 
 
@@ -96,42 +96,46 @@ class ElasticSpec(WireModel):
     """How a synchronous job goes on while Google has no VM for some of its replicas."""
 
     min_replicas: OptionalInt = wire_field(
-        2, "Replicas that the job needs to go on, with the primary. Required."
+        "Replicas that the job needs to go on, with the primary. Required.", example=2
     )
     after: Annotated[int | None, duration(0, example_s=60)] = wire_field(
-        "60s", "Time from the refusal of a VM to the start without it; by default none."
+        "Time from the refusal of a VM to the start without it; by default none.", example="60s"
     )
 
 
 class ListedSubstitution(WireModel):
     """Fields that a converter has replaced. The job lists them among its substitutions."""
 
-    field: OptionalString = wire_field("spec.runPolicy.backoffLimit", "Field of the manifest.")
-    requested: OptionalString = wire_field("3", "What it requested.")
-    replacement: OptionalString = wire_field(
-        "5 restarts of each replica", "What the job gets instead."
+    field: OptionalString = wire_field(
+        "Field of the manifest.", example="spec.runPolicy.backoffLimit"
     )
-    reason: OptionalString = wire_field("The budgets of restarts are fixed.", "Why.")
+    requested: OptionalString = wire_field("What it requested.", example="3")
+    replacement: OptionalString = wire_field(
+        "What the job gets instead.", example="5 restarts of each replica"
+    )
+    reason: OptionalString = wire_field("Why.", example="The budgets of restarts are fixed.")
 
 
 class ConvertedFrom(WireModel):
     """The manifest from which the job was converted. It does not change how the job runs."""
 
-    manifest: OptionalString = wire_field("PyTorchJob digits (kubeflow.org/v1)", "The manifest.")
+    manifest: OptionalString = wire_field(
+        "The manifest.", example="PyTorchJob digits (kubeflow.org/v1)"
+    )
     substitutions: tuple[ListedSubstitution, ...] = wire_field(
-        [], "What the conversion replaced.", default=()
+        "What the conversion replaced.", example=[], default=()
     )
 
 
 class PackedFrom(WireModel):
     """The folder that the job's program was packed from. It does not change how the job runs."""
 
-    folder: OptionalString = wire_field("digits", "Name of the folder.")
+    folder: OptionalString = wire_field("Name of the folder.", example="digits")
     commit: OptionalString = wire_field(
-        "4f2a9c0d5b6e7f8091a2b3c4d5e6f708192a3b4c", "Commit of its git repository."
+        "Commit of its git repository.", example="4f2a9c0d5b6e7f8091a2b3c4d5e6f708192a3b4c"
     )
     changed: Boolean = wire_field(
-        True, "Whether its files differed from the commit.", default=False
+        "Whether its files differed from the commit.", example=True, default=False
     )
 
 
@@ -139,119 +143,126 @@ class Extension(WireModel):
     """All fields of `trainmaster:`."""
 
     region: OptionalString = wire_field(
-        "us-central1", "Region of a CustomJob; a TrainingInput has its own field."
+        "Region of a CustomJob; a TrainingInput has its own field.", example="us-central1"
     )
     zones: tuple[String, ...] = wire_field(
-        ["us-central1-a", "us-central1-f"], "Zones of the region, tried in this order.", default=()
+        "Zones of the region, tried in this order.",
+        example=["us-central1-a", "us-central1-f"],
+        default=(),
     )
     placement: PlacementSpec | None = wire_field(
-        {"ordered": [{"spot": "all"}, {"spot": "none", "after": "1800s"}]},
         "Alternatives of region, machine and pricing, of which the job gets the first that has"
         " capacity.",
+        example={"ordered": [{"spot": "all"}, {"spot": "none", "after": "1800s"}]},
     )
     env: Mapping[str, String] = wire_field(
-        {"LEVEL": "debug"}, "Environment variables of every replica's program.", factory=dict
+        "Environment variables of every replica's program.",
+        example={"LEVEL": "debug"},
+        factory=dict,
     )
     secrets: Mapping[str, String] = wire_field(
-        {"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
         "Environment variables whose values the VM reads from Secret Manager: name and secret"
         " version.",
+        example={"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
         factory=dict,
     )
     image: OptionalString = wire_field(
-        "projects/my-project/global/images/family/trainer",
         "Boot image of the VMs, or software version of TPU VMs.",
+        example="projects/my-project/global/images/family/trainer",
     )
-    spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
+    spot: SpotSpec = wire_field("Use of Spot VMs.", example="workers", factory=SpotSpec)
     queue: QueueName = wire_field(
-        "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
+        "For a job that is one TPU slice: request it as a queued resource of Cloud TPU.",
+        example="standard",
     )
     max_cost: Money = wire_field(
-        "25 USD",
         "What the machines of the job may cost at list prices; it is cancelled before they cost"
         " more.",
+        example="25 USD",
     )
     reservation: GivenString = wire_field(
-        "my-reservation", "Compute Engine reservation that the VMs use."
+        "Compute Engine reservation that the VMs use.", example="my-reservation"
     )
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
-        "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+        "Signal that asks the program to save before its VM is deleted.", example="SIGUSR1"
     )
     save_on_notice: Annotated[SaveOnNotice | None, one_of(SaveOnNotice)] = wire_field(
-        "replica",
         "Who is asked to save when the end of a VM is announced. gang: all members of a synchronous"
         " job, at one moment (its default). replica: the VM's own program (default of other jobs)."
         " off: nobody.",
+        example="replica",
     )
     preflight: Annotated[Preflight | None, one_of(Preflight)] = wire_field(
-        "report",
         "Whether a VM is examined before its program starts. on (default): a bad one is replaced."
         " report: it is named.",
+        example="report",
     )
     tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
-        "one",
         "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or"
         " Neptune, if a variable names it). one: MLflow, too. each: the tracker decides.",
+        example="one",
     )
     stall_timeout: Annotated[
         StallMode | int | None, duration(STALL_S_MIN, example_s=1_800, words=StallMode)
     ] = wire_field(
-        "1800s",
         "When a program counts as hung, and is restarted. A time: it prints nothing for so long."
         " auto: all members print nothing, move no bytes and compute nothing for ten minutes or"
         " longer. off: never.",
+        example="1800s",
     )
     keep_machines: Annotated[int | None, duration(0, example_s=900, most_s=KEEP_S_MAX)] = (
         wire_field(
-            "900s",
             "Take machines that an earlier job of yours has kept, if they fit, and keep this job's"
             " machines so long after its end, at most an hour. 0s: only take.",
+            example="900s",
         )
     )
     restart_job_on_worker_restart: Boolean = wire_field(
-        True, "Rerun the whole job whenever one replica restarts.", default=False
+        "Rerun the whole job whenever one replica restarts.", example=True, default=False
     )
-    disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
+    disable_retries: Boolean = wire_field(
+        "End the job at its first failure.", example=True, default=False
+    )
     independent_replicas: Boolean = wire_field(
-        True,
         "Replicas do not wait for each other: each one is judged and restarted alone.",
+        example=True,
         default=False,
     )
     gang: Boolean = wire_field(
-        False,
         "Start only when all VMs exist. False: start with the replicas that have a VM, and add the"
         " rest later.",
+        example=False,
         default=True,
     )
     elastic: ElasticSpec | None = wire_field(
-        {"minReplicas": 2},
         "Go on with fewer replicas while VMs are missing. Default: wait for all.",
+        example={"minReplicas": 2},
     )
     exit_policy: ExitPolicySpec = wire_field(
-        {"preset": "restart", "fail": ["3", "64-80"]},
         "What the program's exit codes lead to.",
+        example={"preset": "restart", "fail": ["3", "64-80"]},
         factory=ExitPolicySpec,
     )
     gcs: OptionalBoolean = wire_field(
-        True,
         "The program finds all buckets that its VM may read as folders below `/gcs`. Default: true"
         " for a CustomJob, and for a job that names `/gcs/`.",
+        example=True,
     )
     algorithm: OptionalString = wire_field(
-        "boosted_trees",
         "Built-in algorithm that a TrainingInput runs instead of a package or container.",
+        example="boosted_trees",
     )
     resume_previous_job_id: OptionalString = wire_field(
-        "digits_tuning_1",
         "Id of an earlier tuning job whose results a HyperparameterTuningJob uses.",
+        example="digits_tuning_1",
     )
     converted_from: ConvertedFrom = wire_field(
-        {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},
         "The manifest that the job was converted from.",
+        example={"manifest": "PyTorchJob digits (kubeflow.org/v1)"},
         factory=ConvertedFrom,
     )
     packed_from: PackedFrom = wire_field(
-        {"folder": "digits"},
         "The folder that the job's program was packed from.",
+        example={"folder": "digits"},
         factory=PackedFrom,
     )

@@ -38,81 +38,81 @@ class SpotSpec(WireModel):
     shorthand: ClassVar[str | None] = "use"
 
     use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field(
-        "workers", "Which replicas run on Spot VMs."
+        "Which replicas run on Spot VMs.", example="workers"
     )
     on_demand_after: AtLeastOne = wire_field(
-        3, "A replica that has lost this many Spot VMs gets one on demand."
+        "A replica that has lost this many Spot VMs gets one on demand.", example=3
     )
 
 
 class AlternativeMachine(WireModel):
     machine_type: OptionalString = wire_field(
-        "a2-highgpu-1g", "Machine type of each replica. Required."
+        "Machine type of each replica. Required.", example="a2-highgpu-1g"
     )
     accelerator_type: AcceleratorType = wire_field(
-        "NVIDIA_TESLA_T4", "GPU type, for machines without built-in GPUs."
+        "GPU type, for machines without built-in GPUs.", example="NVIDIA_TESLA_T4"
     )
-    accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
-    tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
+    accelerator_count: OptionalInt = wire_field("GPUs per VM.", example=1)
+    tpu_topology: OptionalString = wire_field("Shape of the TPU slice.", example="2x4")
 
 
 class Alternative(WireModel):
     """One way to run the job. What it leaves out is as in the job."""
 
     regions: tuple[String, ...] = wire_field(
-        ["us-central1", "us-east4"],
         "All zones of these regions; `any`: all regions in which Trainmaster is installed.",
+        example=["us-central1", "us-east4"],
         default=(),
     )
     zones: tuple[String, ...] = wire_field(
-        ["us-central1-a", "us-east4-b"],
         "These zones, in any regions. Not together with `regions`.",
+        example=["us-central1-a", "us-east4-b"],
         default=(),
     )
     machine_spec: AlternativeMachine | None = wire_field(
-        {"machineType": "a2-highgpu-1g"}, "Another machine."
+        "Another machine.", example={"machineType": "a2-highgpu-1g"}
     )
     roles: tuple[Annotated[TaskType | None, one_of(TaskType)], ...] = wire_field(
-        ["worker"],
         "Task types that get the machine. Default: those with accelerators, or all if none has"
         " any.",
+        example=["worker"],
         default=(),
     )
-    spot: SpotSpec = wire_field("all", "Use of Spot VMs.", factory=SpotSpec)
+    spot: SpotSpec = wire_field("Use of Spot VMs.", example="all", factory=SpotSpec)
     reservation: OptionalString = wire_field(
-        "my-reservation", "Reservation that the VMs use; needs `zones`."
+        "Reservation that the VMs use; needs `zones`.", example="my-reservation"
     )
     env: Mapping[str, String] = wire_field(
-        {"BATCH": "16"}, "Environment variables, besides the job's.", factory=dict
+        "Environment variables, besides the job's.", example={"BATCH": "16"}, factory=dict
     )
     after: Annotated[int | None, duration(1, example_s=1_800)] = wire_field(
-        "1800s", "The alternative is used when the search for capacity has lasted so long."
+        "The alternative is used when the search for capacity has lasted so long.", example="1800s"
     )
 
 
 class DataSpec(WireModel):
     """Input of the job, which VMs in other regions read across regions."""
 
-    uri: OptionalString = wire_field("gs://my-data/set", "Where the input is.")
-    gib: AtLeastOne = wire_field(200, "GiB that all VMs together read at each start.")
+    uri: OptionalString = wire_field("Where the input is.", example="gs://my-data/set")
+    gib: AtLeastOne = wire_field("GiB that all VMs together read at each start.", example=200)
 
 
 class PlacementSpec(WireModel):
     """Exactly one of `anyOf` and `ordered`."""
 
     any_of: tuple[Alternative, ...] = wire_field(
-        [{"regions": ["us-central1", "us-east4"], "spot": "all"}],
         "Alternatives, the cheapest first.",
+        example=[{"regions": ["us-central1", "us-east4"], "spot": "all"}],
         default=(),
     )
     ordered: tuple[Alternative, ...] = wire_field(
-        [{"spot": "all"}, {"spot": "none", "after": "1800s"}],
         "Alternatives, in this order.",
+        example=[{"spot": "all"}, {"spot": "none", "after": "1800s"}],
         default=(),
     )
     data: DataSpec | None = wire_field(
-        {"uri": "gs://my-data/set", "gib": 200},
         "Input that each start reads, perhaps from another region.",
+        example={"uri": "gs://my-data/set", "gib": 200},
     )
 
     @property

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.jobspec.formats.base_model import WireModel
 from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 from trainmaster.jobspec.problems import FieldPath, Problems
@@ -193,7 +193,7 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
                 continue
             if row.influences_result:
                 problem = f"requests {row.feature}; this is not supported: {row.instead}"
-                problems.add_text(path, problem, row.example)
+                problems.add_text(path, problem, advice=row.example)
                 continue
             reason = f"Trainmaster does not have {row.feature}; the training does not depend on it."
             requested = str(value).lower() if isinstance(value, bool) else str(value)

@@ -84,37 +84,39 @@ _NO_EFFECT: Final = "Without effect: listed as a substitution."
 
 
 class EnvVar(WireModel):
-    name: OptionalString = wire_field("LEVEL", "Name of the environment variable.")
-    value: OptionalString = wire_field("debug", "Its value.")
+    name: OptionalString = wire_field("Name of the environment variable.", example="LEVEL")
+    value: OptionalString = wire_field("Its value.", example="debug")
 
 
 class ContainerSpec(WireModel):
-    image_uri: OptionalString = wire_field(_IMAGE, "Container image.")
+    image_uri: OptionalString = wire_field("Container image.", example=_IMAGE)
     command: tuple[String, ...] = wire_field(
-        ["python", "-m", "trainer.task"], "Replaces the image's ENTRYPOINT.", default=()
+        "Replaces the image's ENTRYPOINT.", example=["python", "-m", "trainer.task"], default=()
     )
     args: tuple[String, ...] = wire_field(
-        ["--epochs", "5"], "Arguments of the program.", default=()
+        "Arguments of the program.", example=["--epochs", "5"], default=()
     )
     env: tuple[EnvVar, ...] = wire_field(
-        [{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=()
+        "Environment variables.", example=[{"name": "LEVEL", "value": "debug"}], default=()
     )
 
 
 class PythonPackageSpec(WireModel):
     executor_image_uri: OptionalString = wire_field(
-        "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",
         "One of Google's prebuilt training images; it selects the runtime.",
+        example="us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",
     )
     package_uris: PackageUris = wire_field(
-        _PACKAGES, "Python packages, installed in this order.", default=()
+        "Python packages, installed in this order.", example=_PACKAGES, default=()
     )
-    python_module: OptionalString = wire_field("trainer.task", "Module to run with python -m.")
+    python_module: OptionalString = wire_field(
+        "Module to run with python -m.", example="trainer.task"
+    )
     args: tuple[String, ...] = wire_field(
-        ["--epochs", "5"], "Arguments of the program.", default=()
+        "Arguments of the program.", example=["--epochs", "5"], default=()
     )
     env: tuple[EnvVar, ...] = wire_field(
-        [{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=()
+        "Environment variables.", example=[{"name": "LEVEL", "value": "debug"}], default=()
     )
 
 
@@ -122,132 +124,146 @@ class ReservationAffinity(WireModel):
     reservation_affinity_type: Annotated[
         ReservationAffinityType | None, one_of(ReservationAffinityType)
     ] = wire_field(
-        "ANY_RESERVATION",
         "Which reservations may be used: ANY_RESERVATION, or SPECIFIC_RESERVATION in all pools.",
+        example="ANY_RESERVATION",
     )
     key: OptionalString = wire_field(
-        "compute.googleapis.com/reservation-name", "Key of a specific reservation."
+        "Key of a specific reservation.", example="compute.googleapis.com/reservation-name"
     )
     values: tuple[String, ...] = wire_field(
-        ["projects/my-project/zones/us-central1-a/reservations/my-reservation"],
         "The reservation, with its project and zone; one for all pools.",
+        example=["projects/my-project/zones/us-central1-a/reservations/my-reservation"],
         default=(),
     )
 
 
 class MachineSpec(WireModel):
     machine_type: OptionalString = wire_field(
-        "n1-standard-4", "Machine type of each replica. Required."
+        "Machine type of each replica. Required.", example="n1-standard-4"
     )
-    accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU or TPU type.")
-    accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
-    tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
-    gpu_partition_size: OptionalString = wire_field("1g.10gb", _UNSUPPORTED)
+    accelerator_type: AcceleratorType = wire_field("GPU or TPU type.", example="NVIDIA_TESLA_T4")
+    accelerator_count: OptionalInt = wire_field("GPUs per VM.", example=1)
+    tpu_topology: OptionalString = wire_field("Shape of the TPU slice.", example="2x4")
+    gpu_partition_size: OptionalString = wire_field(_UNSUPPORTED, example="1g.10gb")
     reservation_affinity: ReservationAffinity | None = wire_field(
-        {"reservationAffinityType": "ANY_RESERVATION"},
         "The reservation that the VMs use, the same in all pools; see trainmaster.reservation.",
+        example={"reservationAffinityType": "ANY_RESERVATION"},
     )
 
 
 class WorkerPoolSpec(WireModel):
     machine_spec: MachineSpec | None = wire_field(
-        {"machineType": "n1-standard-4"}, "The machine of each replica."
+        "The machine of each replica.", example={"machineType": "n1-standard-4"}
     )
-    replica_count: ReplicaCount = wire_field(1, "Number of replicas.")
+    replica_count: ReplicaCount = wire_field("Number of replicas.", example=1)
     disk_spec: DiskConfig | None = wire_field(
-        {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk."
+        "Boot disk.", example={"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
     )
-    container_spec: ContainerSpec | None = wire_field(_CONTAINER, "The container to run.")
+    container_spec: ContainerSpec | None = wire_field("The container to run.", example=_CONTAINER)
     python_package_spec: PythonPackageSpec | None = wire_field(
-        {"packageUris": _PACKAGES, "pythonModule": "trainer.task"}, "The Python package to run."
+        "The Python package to run.",
+        example={"packageUris": _PACKAGES, "pythonModule": "trainer.task"},
     )
-    nfs_mounts: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
-    lustre_mounts: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
+    nfs_mounts: tuple[Mapping[str, object], ...] = wire_field(_UNSUPPORTED, example=[], default=())
+    lustre_mounts: tuple[Mapping[str, object], ...] = wire_field(
+        _UNSUPPORTED, example=[], default=()
+    )
 
 
 class CustomJobScheduling(WireModel):
-    timeout: RunningTime = wire_field("7200s", "Time limit from RUNNING on; default: seven days.")
-    restart_job_on_worker_restart: Boolean = wire_field(
-        True, "Rerun the whole job whenever one replica restarts.", default=False
+    timeout: RunningTime = wire_field(
+        "Time limit from RUNNING on; default: seven days.", example="7200s"
     )
-    disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
+    restart_job_on_worker_restart: Boolean = wire_field(
+        "Rerun the whole job whenever one replica restarts.", example=True, default=False
+    )
+    disable_retries: Boolean = wire_field(
+        "End the job at its first failure.", example=True, default=False
+    )
     strategy: Annotated[Strategy | None, one_of(Strategy)] = wire_field(
-        "SPOT", "On-demand, Spot or flex-start VMs."
+        "On-demand, Spot or flex-start VMs.", example="SPOT"
     )
     max_wait_duration: Annotated[int | None, duration(0, example_s=1_800)] = wire_field(
-        "3600s", "Time limit until RUNNING; 0s and default: none."
+        "Time limit until RUNNING; 0s and default: none.", example="3600s"
     )
 
 
 class GcsDestination(WireModel):
     output_uri_prefix: OptionalString = wire_field(
-        "gs://my-bucket/digits", "Directory in Cloud Storage."
+        "Directory in Cloud Storage.", example="gs://my-bucket/digits"
     )
 
 
 class CustomJobSpec(WireModel):
     worker_pool_specs: tuple[WorkerPoolSpec, ...] = wire_field(
-        [_POOL], "At most four pools: primary, workers, parameter servers, evaluators.", default=()
+        "At most four pools: primary, workers, parameter servers, evaluators.",
+        example=[_POOL],
+        default=(),
     )
     scheduling: CustomJobScheduling = wire_field(
-        {"timeout": "7200s"}, "Time limits and how VMs are bought.", factory=CustomJobScheduling
+        "Time limits and how VMs are bought.",
+        example={"timeout": "7200s"},
+        factory=CustomJobScheduling,
     )
     base_output_directory: GcsDestination = wire_field(
-        {"outputUriPrefix": "gs://my-bucket/digits"},
         "Base of AIP_MODEL_DIR, AIP_CHECKPOINT_DIR and AIP_TENSORBOARD_LOG_DIR.",
+        example={"outputUriPrefix": "gs://my-bucket/digits"},
         factory=GcsDestination,
     )
     service_account: OptionalString = wire_field(
-        "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
+        "Service account of the VMs.", example="trainer@my-project.iam.gserviceaccount.com"
     )
     network: OptionalString = wire_field(
-        "projects/123456789012/global/networks/default", "VPC network of the VMs."
+        "VPC network of the VMs.", example="projects/123456789012/global/networks/default"
     )
-    enable_web_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
-    enable_dashboard_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
+    enable_web_access: Boolean = wire_field(_NO_EFFECT, example=False, default=False)
+    enable_dashboard_access: Boolean = wire_field(_NO_EFFECT, example=False, default=False)
     persistent_resource_id: OptionalString = wire_field(
-        "my-resource", "Jobs with the same name take the machines that one of them has kept."
+        "Jobs with the same name take the machines that one of them has kept.",
+        example="my-resource",
     )
-    reserved_ip_ranges: tuple[String, ...] = wire_field(["my-range"], _UNSUPPORTED, default=())
-    psc_interface_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    reserved_ip_ranges: tuple[String, ...] = wire_field(
+        _UNSUPPORTED, example=["my-range"], default=()
+    )
+    psc_interface_config: Mapping[str, object] | None = wire_field(_UNSUPPORTED, example={})
     tensorboard: OptionalString = wire_field(
-        "projects/1/locations/us-central1/tensorboards/2", _NO_EFFECT
+        _NO_EFFECT, example="projects/1/locations/us-central1/tensorboards/2"
     )
     experiment: OptionalString = wire_field(
-        "projects/1/locations/us-central1/metadataStores/default/contexts/e", _UNSUPPORTED
+        _UNSUPPORTED, example="projects/1/locations/us-central1/metadataStores/default/contexts/e"
     )
     experiment_run: OptionalString = wire_field(
-        "projects/1/locations/us-central1/metadataStores/default/contexts/r", _UNSUPPORTED
+        _UNSUPPORTED, example="projects/1/locations/us-central1/metadataStores/default/contexts/r"
     )
     models: tuple[String, ...] = wire_field(
-        ["projects/1/locations/us-central1/models/2"], _UNSUPPORTED, default=()
+        _UNSUPPORTED, example=["projects/1/locations/us-central1/models/2"], default=()
     )
-    protected_artifact_location_id: OptionalString = wire_field("us-central1", _UNSUPPORTED)
+    protected_artifact_location_id: OptionalString = wire_field(_UNSUPPORTED, example="us-central1")
 
 
 class VertexJob(WireModel):
     """The fields around a specification, whichever way that is given."""
 
     job_id: OptionalString = wire_field(
-        "digits_20261121", "Id of the job: letters, digits and underscores."
+        "Id of the job: letters, digits and underscores.", example="digits_20261121"
     )
-    display_name: DisplayName = wire_field("digits", "Name of the job for people.")
+    display_name: DisplayName = wire_field("Name of the job for people.", example="digits")
     labels: Mapping[str, String] = wire_field(
-        {"team": "vision"}, "Labels of the job and its VMs.", factory=dict
+        "Labels of the job and its VMs.", example={"team": "vision"}, factory=dict
     )
     encryption_spec: EncryptionConfig = wire_field(
-        {"kmsKeyName": _KEY}, "Encryption of the boot disks.", factory=EncryptionConfig
+        "Encryption of the boot disks.", example={"kmsKeyName": _KEY}, factory=EncryptionConfig
     )
     trainmaster: Extension = wire_field(
-        {"region": "us-central1"},
         "Region, and what the service had no field for.",
+        example={"region": "us-central1"},
         factory=Extension,
     )
 
 
 class VertexCustomJob(VertexJob):
     job_spec: CustomJobSpec = wire_field(
-        {"workerPoolSpecs": [_POOL]}, "What to run.", factory=CustomJobSpec
+        "What to run.", example={"workerPoolSpecs": [_POOL]}, factory=CustomJobSpec
     )
 
 
@@ -260,11 +276,11 @@ class VertexPipeline(VertexCustomJob):
     }
 
     training_task_definition: OptionalString = wire_field(
-        CUSTOM_TASK, "Kind of the task: custom training only."
+        "Kind of the task: custom training only.", example=CUSTOM_TASK
     )
-    input_data_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
-    model_to_upload: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
-    model_id: OptionalString = wire_field("17", _UNSUPPORTED)
+    input_data_config: Mapping[str, object] | None = wire_field(_UNSUPPORTED, example={})
+    model_to_upload: Mapping[str, object] | None = wire_field(_UNSUPPORTED, example={})
+    model_id: OptionalString = wire_field(_UNSUPPORTED, example="17")
     parent_model: OptionalString = wire_field(
-        "projects/1/locations/us-central1/models/2", _UNSUPPORTED
+        _UNSUPPORTED, example="projects/1/locations/us-central1/models/2"
     )

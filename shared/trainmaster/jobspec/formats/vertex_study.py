@@ -61,83 +61,89 @@ _UNSUPPORTED: Final = "Not supported."
 
 
 class DoubleValueSpec(WireModel):
-    min_value: OptionalDouble = wire_field(0.0001, "Smallest value.")
-    max_value: OptionalDouble = wire_field(0.1, "Largest value.")
-    default_value: OptionalDouble = wire_field(0.01, _WITHOUT_EFFECT)
+    min_value: OptionalDouble = wire_field("Smallest value.", example=0.0001)
+    max_value: OptionalDouble = wire_field("Largest value.", example=0.1)
+    default_value: OptionalDouble = wire_field(_WITHOUT_EFFECT, example=0.01)
 
 
 class IntegerValueSpec(WireModel):
-    min_value: OptionalDouble = wire_field(1, "Smallest value.")
-    max_value: OptionalDouble = wire_field(8, "Largest value.")
-    default_value: OptionalDouble = wire_field(4, _WITHOUT_EFFECT)
+    min_value: OptionalDouble = wire_field("Smallest value.", example=1)
+    max_value: OptionalDouble = wire_field("Largest value.", example=8)
+    default_value: OptionalDouble = wire_field(_WITHOUT_EFFECT, example=4)
 
 
 class CategoricalValueSpec(WireModel):
-    values: tuple[String, ...] = wire_field(["adam", "sgd"], "The values to try.", default=())
-    default_value: OptionalString = wire_field("adam", _WITHOUT_EFFECT)
+    values: tuple[String, ...] = wire_field(
+        "The values to try.", example=["adam", "sgd"], default=()
+    )
+    default_value: OptionalString = wire_field(_WITHOUT_EFFECT, example="adam")
 
 
 class DiscreteValueSpec(WireModel):
     values: tuple[Double, ...] = wire_field(
-        [16, 32, 64], "The values to try, increasing.", default=()
+        "The values to try, increasing.", example=[16, 32, 64], default=()
     )
-    default_value: OptionalDouble = wire_field(32, _WITHOUT_EFFECT)
+    default_value: OptionalDouble = wire_field(_WITHOUT_EFFECT, example=32)
 
 
 class StudyParameter(WireModel):
     parameter_id: OptionalString = wire_field(
-        "learning-rate", "Name of the parameter: the program gets --NAME."
+        "Name of the parameter: the program gets --NAME.", example="learning-rate"
     )
     double_value_spec: DoubleValueSpec | None = wire_field(
-        {"minValue": 0.0001, "maxValue": 0.1}, "A real number."
+        "A real number.", example={"minValue": 0.0001, "maxValue": 0.1}
     )
     integer_value_spec: IntegerValueSpec | None = wire_field(
-        {"minValue": 1, "maxValue": 8}, "A whole number."
+        "A whole number.", example={"minValue": 1, "maxValue": 8}
     )
     categorical_value_spec: CategoricalValueSpec | None = wire_field(
-        {"values": ["adam", "sgd"]}, "One of some words."
+        "One of some words.", example={"values": ["adam", "sgd"]}
     )
     discrete_value_spec: DiscreteValueSpec | None = wire_field(
-        {"values": [16, 32, 64]}, "One of some numbers."
+        "One of some numbers.", example={"values": [16, 32, 64]}
     )
     scale_type: OptionalScale = wire_field(
-        "UNIT_LOG_SCALE", "How values are spread over the range."
+        "How values are spread over the range.", example="UNIT_LOG_SCALE"
     )
     conditional_parameter_specs: tuple[Mapping[str, object], ...] = wire_field(
-        [], _UNSUPPORTED, default=()
+        _UNSUPPORTED, example=[], default=()
     )
 
 
 class StudyMetric(WireModel):
-    metric_id: OptionalString = wire_field("accuracy", "Name of the metric that trials report.")
-    goal: OptionalGoal = wire_field(
-        "MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE."
+    metric_id: OptionalString = wire_field(
+        "Name of the metric that trials report.", example="accuracy"
     )
-    safety_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    goal: OptionalGoal = wire_field(
+        "Whether larger or smaller metrics are better; default: MAXIMIZE.", example="MAXIMIZE"
+    )
+    safety_config: Mapping[str, object] | None = wire_field(_UNSUPPORTED, example={})
 
 
 class StudySpec(WireModel):
     metrics: tuple[StudyMetric, ...] = wire_field(
-        [_METRIC], "The metric to optimize: exactly one.", default=()
+        "The metric to optimize: exactly one.", example=[_METRIC], default=()
     )
     parameters: tuple[StudyParameter, ...] = wire_field(
-        [_RATE], "The parameters to tune.", default=()
+        "The parameters to tune.", example=[_RATE], default=()
     )
     algorithm: OptionalAlgorithm = wire_field(
-        "RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization."
+        "Search algorithm; default: Bayesian optimization.", example="RANDOM_SEARCH"
     )
     measurement_selection_type: Annotated[
         MeasurementSelection | None, one_of(MeasurementSelection)
-    ] = wire_field("LAST_MEASUREMENT", "The last measurement counts, whatever is given.")
+    ] = wire_field("The last measurement counts, whatever is given.", example="LAST_MEASUREMENT")
     observation_noise: Annotated[ObservationNoise | None, one_of(ObservationNoise)] = wire_field(
-        "LOW", _WITHOUT_EFFECT
+        _WITHOUT_EFFECT, example="LOW"
     )
-    decay_curve_stopping_spec: Mapping[str, object] | None = wire_field({}, _WORST_QUARTER)
+    decay_curve_stopping_spec: Mapping[str, object] | None = wire_field(_WORST_QUARTER, example={})
     median_automated_stopping_spec: Mapping[str, object] | None = wire_field(
-        {}, "Trials worse than the median of the completed ones are stopped."
+        "Trials worse than the median of the completed ones are stopped.", example={}
     )
-    convex_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WORST_QUARTER)
-    study_stopping_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    convex_automated_stopping_spec: Mapping[str, object] | None = wire_field(
+        _WORST_QUARTER, example={}
+    )
+    study_stopping_config: Mapping[str, object] | None = wire_field(_UNSUPPORTED, example={})
 
 
 class VertexTuningJob(VertexCustomJob):
@@ -149,12 +155,14 @@ class VertexTuningJob(VertexCustomJob):
     }
 
     study_spec: StudySpec = wire_field(
-        {"metrics": [_METRIC], "parameters": [_RATE]},
         "What to tune, and by which metric.",
+        example={"metrics": [_METRIC], "parameters": [_RATE]},
         factory=StudySpec,
     )
-    max_trial_count: TrialCount = wire_field(10, "Number of trials; default: 1.")
+    max_trial_count: TrialCount = wire_field("Number of trials; default: 1.", example=10)
     parallel_trial_count: TrialCount = wire_field(
-        2, "Trials that run at the same time; default: 1."
+        "Trials that run at the same time; default: 1.", example=2
     )
-    max_failed_trial_count: TrialCount = wire_field(3, "Failed trials after which the job fails.")
+    max_failed_trial_count: TrialCount = wire_field(
+        "Failed trials after which the job fails.", example=3
+    )

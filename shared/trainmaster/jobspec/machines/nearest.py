@@ -107,9 +107,11 @@ def nearest_machines(name: str) -> tuple[str, ...]:
     if match is None:
         names = (*LEGACY_MACHINES, *TPU_MACHINES, *TPU_VMS)
         spelled = lower.replace("-", "_")
-        return tuple(get_close_matches(spelled, names, SUGGESTIONS_MAX, _SIMILAR)) or (DEFAULT,)
+        return tuple(get_close_matches(spelled, names, n=SUGGESTIONS_MAX, cutoff=_SIMILAR)) or (
+            DEFAULT,
+        )
     if _IS_TPU.fullmatch(lower):
-        return tuple(get_close_matches(lower, TPU_VMS, SUGGESTIONS_MAX, 0))
+        return tuple(get_close_matches(lower, TPU_VMS, n=SUGGESTIONS_MAX, cutoff=0))
     has_gpu = _HAS_GPU.fullmatch(lower) is not None
     families = [
         family for family in FAMILIES if bool(family.gpu) is has_gpu and OnDemand in family.sales

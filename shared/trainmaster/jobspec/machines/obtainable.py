@@ -13,8 +13,8 @@ from typing import Final
 
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import OnDemand, Reserved
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
@@ -90,9 +90,9 @@ def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> No
         " with NVIDIA's proprietary driver"
     )
     if role.machine in LEGACY_MACHINES:
-        problems.add(role.paths.machine, problem, f"a2-highgpu-{gpu.count}g")
+        problems.add(role.paths.machine, problem, example=f"a2-highgpu-{gpu.count}g")
     else:
-        problems.add(role.paths.accelerator_type, problem, "NVIDIA_TESLA_T4")
+        problems.add(role.paths.accelerator_type, problem, example="NVIDIA_TESLA_T4")
 
 
 def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems: Problems) -> None:
@@ -103,11 +103,11 @@ def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems
         return
     if len(prices) > 1:
         problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
-        problems.add_text((*request.path, "spot", "onDemandAfter"), problem, "leave it out")
+        problems.add_text((*request.path, "spot", "onDemandAfter"), problem, advice="leave it out")
     else:
         sold = " and ".join(price.sold for price in sales)
         problem = f"cannot be {machine} on demand: Compute Engine sells it {sold} only"
         instead = f"{problems.spelled_path((*request.path, 'spot'))}: all"
         if Reserved in sales:
             instead += f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
-        problems.add_text(role.paths.machine, problem, instead)
+        problems.add_text(role.paths.machine, problem, advice=instead)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import BuiltInAlgorithm, TaskGroup
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU, Algorithm
 from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.formats.ai_platform import REPLICAS_MAX
@@ -37,7 +38,7 @@ def _check_replicas(roles: Sequence[RoleRequest], problems: Problems) -> None:
     if total > REPLICAS_MAX:
         others = total - largest.count
         problem = f"results in {total} replicas in all; a job has at most {REPLICAS_MAX}"
-        problems.add(largest.paths.count, problem, max(REPLICAS_MAX - others, 1))
+        problems.add(largest.paths.count, problem, example=max(REPLICAS_MAX - others, 1))
 
 
 def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> None:
@@ -51,7 +52,7 @@ def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> Non
                 " packages; use containers, or the same kind of machine for all roles"
             )
             example = f"{problems.spelled_name(role.paths.machine)}: {first.machine}"
-            problems.add_text(role.paths.machine, problem, example)
+            problems.add_text(role.paths.machine, problem, advice=example)
 
 
 def check_algorithm_machines(
@@ -72,17 +73,17 @@ def check_algorithm_machines(
         if role.is_tpu:
             field = (TRAINING_INPUT, "scaleTier") if role.tier else role.paths.machine
             problem = f"is a TPU, which {algorithm.name} cannot use"
-            problems.add(field, problem, "BASIC" if role.tier else "n1-standard-8")
+            problems.add(field, problem, example="BASIC" if role.tier else "n1-standard-8")
         elif count > algorithm.gpus_max:
             allowed = "no GPU" if algorithm.gpus_max == 0 else "one GPU per VM"
             problem = f"requests {count} per VM, and {algorithm.name} uses {allowed}"
-            problems.add_text(where, problem, "leave it out")
+            problems.add_text(where, problem, advice="leave it out")
         elif algorithm.is_distributed and accelerator != of_master:
             problem = (
                 f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on"
                 " every VM"
             )
-            problems.add_text(where, problem, "give all roles the same accelerator, or none")
+            problems.add_text(where, problem, advice="give all roles the same accelerator, or none")
 
 
 def gpu_runtime(stored: BuiltInAlgorithm, groups: Sequence[TaskGroup], runtime: Runtime) -> Runtime:
@@ -105,10 +106,10 @@ def _check_roles(algorithm: Algorithm, roles: Sequence[RoleRequest], problems: P
             continue
         if role.tier is not None:
             problem = f"has roles that {algorithm.name} does not use; it needs {needs}"
-            problems.add((TRAINING_INPUT, "scaleTier"), problem, fitting_tier)
+            problems.add((TRAINING_INPUT, "scaleTier"), problem, example=fitting_tier)
         else:
             problem = f"must be 0 for {algorithm.name}, which needs {needs}"
-            problems.add_text(role.paths.count, problem, "leave it out")
+            problems.add_text(role.paths.count, problem, advice="leave it out")
     if algorithm.is_distributed and not any(role.task_type is TaskType.WORKER for role in roles):
         problem = f"must be at least 1 for {algorithm.name}; boosted_trees runs on one machine"
-        problems.add((TRAINING_INPUT, "workerCount"), problem, 1)
+        problems.add((TRAINING_INPUT, "workerCount"), problem, example=1)

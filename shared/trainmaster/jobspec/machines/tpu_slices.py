@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS, Generation, TpuVm
-from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.task_group import Tpu
 from trainmaster.jobspec.catalog.machine_types import TPU_DEFAULT, TPU_MACHINES, TPU_TYPES
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
@@ -47,22 +47,22 @@ def _requested_size(
     type_path = role.paths.accelerator_type
     type_example = _types_of_machine(role.machine_type)[0]
     if accelerator.type is None:
-        problems.add(type_path, "is required", type_example)
+        problems.add(type_path, "is required", example=type_example)
         return None
     if accelerator.type not in role.tpu_types:
         problem = f"must be a TPU type on {role.machine_type}, not {quoted(accelerator.type)}"
-        problems.add(type_path, problem, type_example)
+        problems.add(type_path, problem, example=type_example)
         return None
     sizes = role.tpu_types[accelerator.type].sizes
     if accelerator.count in sizes:
         return accelerator.count
     count = accelerator.count
     if count is None:
-        problems.add(role.paths.accelerator_count, "is required", sizes[0])
+        problems.add(role.paths.accelerator_count, "is required", example=sizes[0])
     else:
         problem = f"must be {_join_or(sizes)} for {accelerator.type}, not {count}"
         larger = (size for size in sizes if size >= count)
-        problems.add(role.paths.accelerator_count, problem, next(larger, sizes[-1]))
+        problems.add(role.paths.accelerator_count, problem, example=next(larger, sizes[-1]))
     return None
 
 
@@ -74,7 +74,7 @@ def _slice_of_type(
         problem = (
             f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
         )
-        problems.add(_topology_path(role), problem, topology)
+        problems.add(_topology_path(role), problem, example=topology)
         return None
     return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
 
@@ -86,7 +86,7 @@ def _slice_of_machine(
     types = _types_of_machine(machine)
     if role.accelerator is not None and role.accelerator.type not in types:
         problem = f"must be {_join_or(types)} on {machine}, not {quoted(role.accelerator.type)}"
-        problems.add(role.paths.accelerator_type, problem, types[-1])
+        problems.add(role.paths.accelerator_type, problem, example=types[-1])
         return None
     if role.topology is not None:
         return _slice_of_topology(machine, vm, role.topology, requested_size, role, problems)
@@ -94,7 +94,7 @@ def _slice_of_machine(
     if vm.is_host_of(size):
         return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
     problem = f"cannot be {machine} for a {generation.type_name(size)}"
-    problems.add(role.paths.machine, problem, _machine_for(vm.generation, size))
+    problems.add(role.paths.machine, problem, example=_machine_for(vm.generation, size))
     return None
 
 
@@ -116,7 +116,7 @@ def _slice_of_topology(
         problems.add(
             path,
             f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}",
-            fitting[0],
+            example=fitting[0],
         )
         return None
     if requested_size is not None and requested_size != size:
@@ -125,7 +125,7 @@ def _slice_of_topology(
         problems.add(
             path,
             f"must be {expected}, because {count_path} is {requested_size}, not {topology}",
-            expected,
+            example=expected,
         )
         return None
     is_default = generation.topologies.get(size) == topology

@@ -14,8 +14,8 @@ from typing import Final
 
 from trainmaster.core.machines.families import HYPERDISK_BALANCED, PD_BALANCED, PD_SSD, PD_STANDARD
 from trainmaster.core.machines.machine_types import family_of, find_machine_type, refusal_of
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import OnDemand
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -63,7 +63,7 @@ class HardwareResolver:
             return self._tpu_group()
         if role.topology is not None and role.paths.topology:
             self._problems.add_text(
-                role.paths.topology, "can only be set for a TPU", "leave it out"
+                role.paths.topology, "can only be set for a TPU", advice="leave it out"
             )
         if role.tier is not None:
             machine = role.tier.machine_type
@@ -108,7 +108,7 @@ class HardwareResolver:
             problem = (
                 f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
             )
-        self._problems.add(self._paths.machine, problem, nearest[0])
+        self._problems.add(self._paths.machine, problem, example=nearest[0])
 
     def _refuse_accelerator(self, name: str, meant: GpuMachine) -> None:
         """Refuse a GPU or TPU in place of a machine type, and name the machine that has it."""
@@ -124,7 +124,7 @@ class HardwareResolver:
         example = self._machine_example(meant.machine)
         if meant.is_attached:
             example += f", {self._accelerator_example(accelerator.type, accelerator.count)}"
-        self._problems.add_text(self._paths.machine, problem, example)
+        self._problems.add_text(self._paths.machine, problem, advice=example)
 
     def _accelerator_example(self, accelerator_type: str, count: int) -> str:
         """Return the fields that attach an accelerator, in the format of the job."""
@@ -150,7 +150,7 @@ class HardwareResolver:
         if self._role.accelerator is not None:
             problem = f"can only be set for Compute Engine machine types, not for {name}"
             self._problems.add_text(
-                self._paths.accelerator, problem, self._machine_example(machine)
+                self._paths.accelerator, problem, advice=self._machine_example(machine)
             )
         accelerator = _accelerator(_replacement(gpu)) if gpu else None
         replacement = machine
@@ -186,13 +186,13 @@ class HardwareResolver:
         if request.type is not None and request.type not in GPU_NAMES:  # the schema has TPUs, too
             problem = f"is a Cloud TPU, which needs cloud_tpu or a TPU machine type, not {machine}"
             self._problems.add_text(
-                paths.accelerator_type, problem, self._machine_example("cloud_tpu")
+                paths.accelerator_type, problem, advice=self._machine_example("cloud_tpu")
             )
         elif request.type is not None and request.count is not None:
             return Gpu(request.type, request.count)
         else:
             missing = paths.accelerator_type if request.type is None else paths.accelerator_count
-            self._problems.add(missing, "is required", example_at(missing))
+            self._problems.add(missing, "is required", example=example_at(missing))
         return None
 
     def _check_built_in(self, gpu: Gpu, built_in: Gpu, machine: str) -> None:
@@ -201,7 +201,7 @@ class HardwareResolver:
             count_name = self._problems.spelled_name(self._paths.accelerator_count)
             problem = f"must be {built_in} on {machine}, or be left out, not {gpu}"
             example = f'{type_name}: "{built_in.type}", {count_name}: {built_in.count}'
-            self._problems.add_text(self._paths.accelerator, problem, example)
+            self._problems.add_text(self._paths.accelerator, problem, advice=example)
 
     def _check_count(self, gpu: Gpu, machine: str) -> bool:
         """Return whether the machine can have so many GPUs; add a problem if not."""
@@ -214,14 +214,16 @@ class HardwareResolver:
                 f" {gpu.count}"
             )
             larger = (count for count in counts if count >= gpu.count)
-            self._problems.add(self._paths.accelerator_count, problem, next(larger, counts[-1]))
+            self._problems.add(
+                self._paths.accelerator_count, problem, example=next(larger, counts[-1])
+            )
         elif gpu.type in GPU_COUNTS:
             problem = (
                 f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient"
                 " size"
             )
             self._problems.add_text(
-                self._paths.accelerator, problem, self._machine_example("n1-standard-8")
+                self._paths.accelerator, problem, advice=self._machine_example("n1-standard-8")
             )
         else:
             machines = [
@@ -229,7 +231,7 @@ class HardwareResolver:
             ]
             problem = f"cannot be {gpu.type} on {machine}: it is built into {', '.join(machines)}"
             self._problems.add_text(
-                self._paths.accelerator, problem, self._machine_example(machines[0])
+                self._paths.accelerator, problem, advice=self._machine_example(machines[0])
             )
         return False
 
@@ -250,12 +252,16 @@ class HardwareResolver:
             pass
         elif disk_type in DISK_TYPES:
             self._problems.add(
-                path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0]
+                path,
+                f"must be {' or '.join(types)} on {machine}, not {disk_type}",
+                example=types[0],
             )
         else:
             nearest = difflib.get_close_matches(disk_type.lower(), types, n=1) or list(types)
             self._problems.add(
-                path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0]
+                path,
+                f"must be one of {', '.join(types)}, not {quoted(disk_type)}",
+                example=nearest[0],
             )
         return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
 

@@ -81,7 +81,9 @@ def _find_job(
         problem = (
             f"has {len(jobs)} objects besides runtimes ({kinds}); it must have one training job"
         )
-        raise InvalidJob([Problem("manifest", problem, f"one object of these kinds: {_KINDS}")])
+        raise InvalidJob(
+            [Problem("manifest", problem, example=f"one object of these kinds: {_KINDS}")]
+        )
     return jobs[0], [item for item in objects if item is not jobs[0]]
 
 
@@ -91,7 +93,7 @@ def _find_converter(api_version: str, kind: str, others: Sequence[Mapping[str, A
     converter: Callable[..., Any] | None = _CONVERTERS.get((api_version, kind))
     if converter is None:
         problem = f"is {kind} of {api_version}, which is not supported"
-        raise InvalidJob([Problem("kind", problem, f"one of {_KINDS}")])
+        raise InvalidJob([Problem("kind", problem, example=f"one of {_KINDS}")])
     return converter
 
 

@@ -92,7 +92,7 @@ class Findings:
 
     def refuse(self, path: str, problem: str, example: str) -> None:
         """Add a problem: what is wrong with the field at `path`, and what would be right."""
-        self.problems.append(Problem(self._written(path), problem, example))
+        self.problems.append(Problem(self._written(path), problem, example=example))
 
     def drop(self, path: str, value: object, reason: str) -> None:
         """List a field that has no effect here."""
@@ -130,7 +130,7 @@ class Findings:
         text = problem.problem
         if rest:
             text = f"leads to {rest} of the job file, which {problem.problem}"
-        return Problem(self._written(self.origins[longest]), text, problem.example)
+        return Problem(self._written(self.origins[longest]), text, example=problem.example)
 
     def _as_today(self, value: Mapping[str, Any], path: str, level: type[Level]) -> dict[str, Any]:
         """Return the mapping with each field of an earlier release where today's release has it."""

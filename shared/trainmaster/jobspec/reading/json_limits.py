@@ -27,7 +27,7 @@ def invalid(problem: str, example: str) -> InvalidJob:
 
     It concerns the whole document, and says where in it.
     """
-    return InvalidJob([Problem(ROOT, problem, example)])
+    return InvalidJob([Problem(ROOT, problem, example=example)])
 
 
 def too_deep(where: str) -> InvalidJob:
@@ -49,7 +49,7 @@ def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tup
     Raises InvalidJob for a document that is too large or too deep to be copied.
     """
     copier = _Copier()
-    copy = copier.copy_mapping(document, "", depth=1)
+    copy = copier.copy_mapping(document, path="", depth=1)
     return copy, tuple(copier.problems)
 
 
@@ -130,7 +130,7 @@ class _Copier:
 
         List items keep their index so, and a name that is given is not missing.
         """
-        self.problems.append(Problem(path or ROOT, problem, example))
+        self.problems.append(Problem(path or ROOT, problem, example=example))
         return None
 
 

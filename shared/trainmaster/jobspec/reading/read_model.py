@@ -68,7 +68,7 @@ def read_model(
             problems.add_of_document(_misplaced(bare, kind))
     if kind.sent_body != kind.body:
         problems.names[(kind.body,)] = kind.sent_body  # how to show it where it is missing
-    canonical = reader.canonicalize(rest, kind.model, ())
+    canonical = reader.canonicalize(rest, kind.model, path=())
     if bare:
         canonical[kind.body] = reader.canonicalize(bare, kind.body_model, (kind.body,))
     job = _validate(canonical, kind.model, problems)
@@ -118,8 +118,8 @@ def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
     verb = "belong" if len(bare) > 1 else "belongs"
     problem = f"is missing: {names} {verb} under it, not next to it"
     if kind.sent_body == TRAINING_INPUT:
-        return Problem(kind.sent_body, problem, TRAINING_INPUT_EXAMPLE)
-    return Problem(kind.sent_body, problem, f"{kind.sent_body}: {{{names}: …}}")
+        return Problem(kind.sent_body, problem, example=TRAINING_INPUT_EXAMPLE)
+    return Problem(kind.sent_body, problem, example=f"{kind.sent_body}: {{{names}: …}}")
 
 
 class _NameReader:
@@ -146,7 +146,7 @@ class _NameReader:
             field_path = (*path, canonical)
             if canonical in spellings:
                 problem = f"is given twice, as {spellings[canonical]} and as {name}"
-                self._problems.add_text(field_path, problem, f"only {spellings[canonical]}")
+                self._problems.add_text(field_path, problem, advice=f"only {spellings[canonical]}")
                 continue
             spellings[canonical] = name
             self._problems.names[field_path] = name
@@ -190,7 +190,7 @@ class _NameReader:
         # First: the extension's `image` is no container, which most users mean by that name.
         meaning = meaning_of(name, is_vertex=self._kind is not AI_PLATFORM)
         if meaning is not None:
-            self._problems.add_text((*path, name), "is not a known name", meaning)
+            self._problems.add_text((*path, name), "is not a known name", advice=meaning)
             return
         in_extension = accepted_names(Extension).get(name)
         is_inside_itself = path[:2] == (EXTENSION, in_extension)
@@ -201,7 +201,7 @@ class _NameReader:
         if path == (self._kind.body,) and at_top is not None:
             example = yaml_line({name: example_at((at_top,))})
             problem = f"is not known here: it belongs next to {path[0]}, not into it"
-            self._problems.add_text((*path, name), problem, example)
+            self._problems.add_text((*path, name), problem, advice=example)
             return
         known = nested_models(model)
         if is_root and self._kind.allows_bare_body:
@@ -222,7 +222,7 @@ class _NameReader:
         if name in UNSUPPORTED_DOCUMENTS:
             feature, example = UNSUPPORTED_DOCUMENTS[name]
             problem = f"requests {feature}; this is not supported: submit a training job"
-            problems.add_text(path, problem, example)
+            problems.add_text(path, problem, advice=example)
             problems.mark_misspelled((kind.body,))
         elif other_kinds and in_body is None and not is_output:
             titles = " or ".join(other.title for other in other_kinds)
@@ -232,17 +232,17 @@ class _NameReader:
             )
             identifying = [problems.names.get((field,)) for field in kind.identified_by]
             contradicting = [name, *(spelled for spelled in identifying if spelled)]
-            problems.add_text(path, problem, f"leave out {' or '.join(contradicting)}")
+            problems.add_text(path, problem, advice=f"leave out {' or '.join(contradicting)}")
         elif name in MANIFEST_NAMES:
             problem = (
                 "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with"
                 " jobId and trainingInput"
             )
             advice = "trainmaster convert MANIFEST prints the job file of a manifest"
-            problems.add_text(path, problem, advice)
+            problems.add_text(path, problem, advice=advice)
         elif is_output:
             problem = "is set by the service and cannot be submitted"
-            problems.add_text(path, problem, "leave it out")
+            problems.add_text(path, problem, advice="leave it out")
         elif in_body is not None:
             body = problems.spelled_name((kind.body,))
             self._add_misplaced(name, path, kind.body, body, in_body)
@@ -257,7 +257,7 @@ class _NameReader:
         place = (holder, canonical)
         problem = f"is not known here: it belongs under {spelled_holder}"
         example = f"{spelled_holder}: {{{yaml_line({name: example_at(place)})}}}"
-        self._problems.add_text(path, problem, example)
+        self._problems.add_text(path, problem, advice=example)
         # Afterwards: it hides problems at the place and below.
         self._problems.mark_misspelled(place)
 
@@ -268,13 +268,13 @@ class _NameReader:
         nearest = _nearest_name(name, known)
         if nearest is None:
             example = f"one of {', '.join(known)}"
-            problems.add_text((*path, name), "is not a known name", example)
+            problems.add_text((*path, name), "is not a known name", advice=example)
             return
         is_in_model = nearest in nested_models(model)
         meant = (*path, nearest) if is_in_model else (self._kind.body, nearest)
         suggestion = problems.spelled_name(meant)
         problem = f"is not a known name; did you mean {suggestion}?"
-        problems.add_text((*path, name), problem, yaml_line({suggestion: example_at(meant)}))
+        problems.add_text((*path, name), problem, advice=yaml_line({suggestion: example_at(meant)}))
         problems.mark_misspelled(meant)
 
 
@@ -296,7 +296,7 @@ def _validate(
         details = error.errors(include_url=False)
     for detail in details:
         problem, example = _describe(detail)
-        problems.add(detail["loc"], problem, example)
+        problems.add(detail["loc"], problem, example=example)
     for detail in details:
         _leave_out(canonical, detail["loc"])
     return model.model_validate(canonical)

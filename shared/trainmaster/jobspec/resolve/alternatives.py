@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import TaskGroup, Tpu
+from trainmaster.core.model.where import Candidate, Option
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
 from trainmaster.jobspec.fields.extension_fields import check_extension
 from trainmaster.jobspec.fields.google_resources import check_kms_key
@@ -58,15 +60,7 @@ def with_alternatives(
     is_incomplete = len(plan.groups) < len(spec.roles) or not plan.where.zones
     if placement is None or listed is None or is_incomplete:
         return plan
-    has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
-    if has_wrong_data:
-        problems.add(
-            (*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set"
-        )
-    if any(group.purchase.is_queued for group in plan.groups):
-        queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
-        problem = "cannot be combined with placement: a queued request waits in one zone"
-        problems.add_text(queue_path, problem, "leave out one of them")
+    _check_combinations(plan, spec, placement, problems)
     name, alternatives = listed
     options: list[Option] = []
     candidates: list[Candidate] = []
@@ -98,19 +92,36 @@ def with_alternatives(
     return replace(plan, where=where)
 
 
+def _check_combinations(
+    plan: Plan, spec: ResolvedSpec, placement: PlacementSpec, problems: Problems
+) -> None:
+    """Check what does not depend on a single alternative: the data, and queued requests."""
+    has_wrong_data = placement.data and not re.match("gs://[^/]", placement.data.uri or "")
+    if has_wrong_data:
+        problems.add(
+            (*PLACEMENT, "data", "uri"),
+            "must be an address in Cloud Storage",
+            example="gs://my-data/set",
+        )
+    if any(group.purchase.is_queued for group in plan.groups):
+        queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
+        problem = "cannot be combined with placement: a queued request waits in one zone"
+        problems.add_text(queue_path, problem, advice="leave out one of them")
+
+
 def _check_options(
     options: Sequence[Option], candidates: int, path: FieldPath, problems: Problems
 ) -> None:
     """Check the alternatives together. `candidates`: their number. `path`: that of the list."""
     if all(option.after_s for option in options):
         problem = "has only alternatives with `after`: nothing could be requested at first"
-        problems.add_text(path, problem, "one without")
+        problems.add_text(path, problem, advice="one without")
     if candidates > CANDIDATES_MAX:
         problem = (
             f"results in {candidates} candidates (zones of alternatives); a job has at most"
             f" {CANDIDATES_MAX}"
         )
-        problems.add_text(path, problem, "fewer regions, or zones in place of regions")
+        problems.add_text(path, problem, advice="fewer regions, or zones in place of regions")
     slices_differ = len({tuple(group.tpu for group in option.groups) for option in options}) > 1
     if slices_differ:
         slices: list[str] = []
@@ -149,7 +160,9 @@ def _read_list(
             problem = "has both anyOf and ordered"
         if not problems.has_any_at(PLACEMENT):
             problems.add_text(
-                PLACEMENT, problem, 'ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]'
+                PLACEMENT,
+                problem,
+                advice='ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]',
             )
         return None
     ((name, alternatives),) = given.items()
@@ -158,7 +171,7 @@ def _read_list(
     problem = "is empty"
     if alternatives:
         problem = f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
-    problems.add_text((*PLACEMENT, name), problem, "one alternative, with several regions")
+    problems.add_text((*PLACEMENT, name), problem, advice="one alternative, with several regions")
     return None
 
 
@@ -192,16 +205,16 @@ class _Resolver:
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
                 self.problems.add_text(
-                    (*self.path, field), "is empty", "leave it out, for those of the job"
+                    (*self.path, field), "is empty", advice="leave it out, for those of the job"
                 )
         if self._sets("reservation") and not alternative.zones:
             reason = "needs zones in its alternative: a reservation is in one zone"
             self.problems.add_text(
-                (*self.path, "reservation"), reason, f'zones: ["{self.plan.where.zones[0]}"]'
+                (*self.path, "reservation"), reason, advice=f'zones: ["{self.plan.where.zones[0]}"]'
             )
         if alternative.regions and alternative.zones:
             self.problems.add_text(
-                zones_path, "cannot be combined with regions", "leave one of them out"
+                zones_path, "cannot be combined with regions", advice="leave one of them out"
             )
         elif alternative.zones:
             check_zones(alternative.zones, zones_path, self.problems)
@@ -210,7 +223,13 @@ class _Resolver:
             return self._zones_of_regions(tpus), False
         elif tpus and alternative.machine_spec and not self.plan.where.zones_listed:
             # Other zones of the region may offer the slice than those that offer the job's own.
-            _, zones = resolve_zones(self.plan.where.region, regions_path, (), tpus, self.problems)
+            _, zones = resolve_zones(
+                self.plan.where.region,
+                regions_path,
+                requested=(),
+                tpus=tpus,
+                problems=self.problems,
+            )
             return zones, False
         return self.plan.where.zones, self.plan.where.zones_listed
 
@@ -220,21 +239,27 @@ class _Resolver:
         path = (*self.path, "regions")
         if ANY in regions:
             if len(regions) > 1:
-                self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
+                self.problems.add_text(
+                    path, "has any and other regions", advice=f'regions: "{ANY}"'
+                )
             usable = tuple(region for region in self.installed if self._is_usable(region, tpus))
             regions = usable or (self.plan.where.region,)
         all_zones: list[str] = []
         for index, region in enumerate(regions):
             if region in regions[:index]:
-                self.problems.add_text((*path, index), f"repeats {region}", "each region once")
-            _, zones = resolve_zones(region, (*path, index), (), tpus, self.problems)
+                self.problems.add_text(
+                    (*path, index), f"repeats {region}", advice="each region once"
+                )
+            _, zones = resolve_zones(
+                region, (*path, index), requested=(), tpus=tpus, problems=self.problems
+            )
             all_zones += zones
         return all_zones
 
     def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
         """Whether `any` means this region, too: it offers what the alternative needs."""
         unusable = Problems()
-        resolve_zones(region, self.path, (), tpus, unusable)
+        resolve_zones(region, self.path, requested=(), tpus=tpus, problems=unusable)
         return not tuple(unusable)
 
     def option(self) -> Option:
@@ -277,7 +302,9 @@ class _Resolver:
         named = self._named_roles()
         if machine is None:
             if self._sets("roles"):
-                self.problems.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
+                self.problems.add_text(
+                    (*self.path, "roles"), "needs a machineSpec", advice="leave it out"
+                )
             return self._roles_with_machine_at_spot(), groups
         path = (*self.path, "machineSpec")
         type_path = (*path, "machineType")
@@ -293,7 +320,7 @@ class _Resolver:
             self.problems.add_text(
                 path,
                 problem,
-                "leave it out: its alternatives can differ in regions, zones and spot",
+                advice="leave it out: its alternatives can differ in regions, zones and spot",
             )
             return self.spec.roles, groups
         require(machine.machine_type, type_path, self.problems)
@@ -311,7 +338,7 @@ class _Resolver:
                 " different ways"
             )
             example = "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g"
-            self.problems.add(type_path, problem, example)
+            self.problems.add(type_path, problem, example=example)
             return self.spec.roles, groups
         resolved = resolve_task_groups(changed, self.problems, has_containers=True)
         by_type = groups_before | {group.task_type: group for group in resolved}
@@ -363,13 +390,15 @@ class _Resolver:
             )
             path = (*self.path, "machineSpec", "machineType")
             self.problems.add_text(
-                path, problem, f"leave out {EXTENSION}.image: each generation has its own"
+                path, problem, advice=f"leave out {EXTENSION}.image: each generation has its own"
             )
         if len(_shapes(slices)) > len(_shapes(job_slices)):
             types = ", ".join(tpu.type for tpu in slices)
             problem = f"results in slices of different shapes: {types}"
             self.problems.add_text(
-                (*self.path, "roles"), problem, "leave it out: all roles with TPUs get the machine"
+                (*self.path, "roles"),
+                problem,
+                advice="leave it out: all roles with TPUs get the machine",
             )
 
     def _named_roles(self) -> set[TaskType]:
@@ -382,7 +411,7 @@ class _Resolver:
         for index, role in enumerate(self.alternative.roles):
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
-                self.problems.add((*self.path, "roles", index), problem, str(known[0]))
+                self.problems.add((*self.path, "roles", index), problem, example=str(known[0]))
         named = {role for role in self.alternative.roles if role is not None}
         accelerated = {group.task_type for group in groups if group.accelerator or group.tpu}
         return named or accelerated or set(known)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trainmaster.core.model.origin import BuiltInAlgorithm
 from trainmaster.core.model.package_uri import BUILT_IN
-from trainmaster.core.model.plan import BuiltInAlgorithm, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Program, Variable
 from trainmaster.jobspec.catalog.algorithms import (
     ALGORITHM_OF_IMAGE,
     ALGORITHMS,
@@ -60,7 +61,7 @@ def request_algorithm(
             f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: each names what the job"
             " runs"
         )
-        problems.add_text(ALGORITHM_PATH, problem, "leave one of them out")
+        problems.add_text(ALGORITHM_PATH, problem, advice="leave one of them out")
         return RequestedAlgorithm(ALGORITHM_PATH, algorithm=None)
     path = ALGORITHM_PATH if of_image is None else IMAGE_PATH
     name = of_image or named or ""
@@ -76,7 +77,9 @@ def refuse_algorithm(extension: Extension, problems: Problems) -> None:
     """Add a problem if a CustomJob names an algorithm: only the other format has its fields."""
     if extension.algorithm is not None:
         problems.add_text(
-            ALGORITHM_PATH, "is only for jobs with a trainingInput", "trainingInput: {args: [...]}"
+            ALGORITHM_PATH,
+            "is only for jobs with a trainingInput",
+            advice="trainingInput: {args: [...]}",
         )
 
 
@@ -135,14 +138,16 @@ def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
             f"names the built-in algorithm {name}, which Trainmaster does not have:"
             f" {NOT_AVAILABLE[name]}"
         )
-        problems.add_text(path, problem, "packageUris and pythonModule, or an image of your own")
+        problems.add_text(
+            path, problem, advice="packageUris and pythonModule, or an image of your own"
+        )
         return
     nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=_SIMILAR)
     example = next(iter(nearest), "boosted_trees")
     if path == IMAGE_PATH:
         example = f"gcr.io/cloud-ml-algos/{ALGORITHMS[example].images[0]}"
     problem = f"names {quoted(name)}, which is not a built-in algorithm ({', '.join(ALGORITHMS)})"
-    problems.add(path, problem, example)
+    problems.add(path, problem, example=example)
 
 
 def _check_fields(training: TrainingInput, named_by: FieldPath, problems: Problems) -> None:
@@ -166,4 +171,4 @@ def _check_fields(training: TrainingInput, named_by: FieldPath, problems: Proble
                 f"cannot be combined with {problems.spelled_path(named_by)}: the algorithm"
                 " determines it"
             )
-            problems.add_text(path, problem, "leave it out")
+            problems.add_text(path, problem, advice="leave it out")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, Variable
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import (
     check_kms_key,
@@ -98,11 +99,13 @@ def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple
     if len(pools) > len(_POOL_TYPES):
         roles = "primary, workers, parameter servers and evaluators"
         problem = f"has {len(pools)} pools; a job has at most four: {roles}"
-        problems.add_text(POOLS_PATH, problem, "at most four pools")
+        problems.add_text(POOLS_PATH, problem, advice="at most four pools")
     has_primary = bool(pools) and not _is_empty(pools[0])
     if not has_primary:
         path: FieldPath = (*POOLS_PATH, 0) if pools else POOLS_PATH
-        problems.add(path, "is required: the first pool is the primary replica", example_at(path))
+        problems.add(
+            path, "is required: the first pool is the primary replica", example=example_at(path)
+        )
     return tuple(
         _request_role(index, pool, task_type, problems)
         for index, (pool, task_type) in enumerate(zip(pools, _POOL_TYPES, strict=False))
@@ -122,13 +125,13 @@ def _request_role(
         problems.add(
             paths.count,
             f"must be 1 in the first pool, which is the primary replica, not {count}",
-            1,
+            example=1,
         )
     elif count < 1:
         problems.add(
             paths.count,
             f"must be at least 1, not {count}; to have no replicas, write {{}} for the pool",
-            1,
+            example=1,
         )
     return RoleRequest(
         name=f"workerPoolSpecs[{index}]",

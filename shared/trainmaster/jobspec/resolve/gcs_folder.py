@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, GcsFolder, Program
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import GcsFolder
+from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -30,7 +32,7 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         problems.add(
             (EXTENSION, "gcs"),
             f"is false, and the job names a folder below {GCS}: {quoted(named)}",
-            "true",
+            example="true",
         )
     is_required = extension.gcs is True or named is not None
     is_usual = spec.dialect is Dialect.VERTEX  # whose programs may rely on it without naming it

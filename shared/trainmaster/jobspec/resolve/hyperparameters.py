@@ -50,7 +50,7 @@ def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuni
         problems.add(
             (*_PATH, "params"),
             "is required",
-            [{"parameterName": "learning-rate", "type": "DOUBLE"}],
+            example=[{"parameterName": "learning-rate", "type": "DOUBLE"}],
         )
     requests = [
         _request_parameter(param, index, problems) for index, param in enumerate(spec.params)
@@ -80,14 +80,14 @@ def _check_grid(spec: HyperparameterSpec, problems: Problems) -> None:
                 "cannot be DOUBLE for GRID_SEARCH, which tries every value: a range of real numbers"
                 " has no end"
             )
-            problems.add((*_PATH, "params", index, "type"), problem, "DISCRETE")
+            problems.add((*_PATH, "params", index, "type"), problem, example="DISCRETE")
 
 
 def _request_parameter(spec: ParameterSpec, index: int, problems: Problems) -> ParameterRequest:
     path: FieldPath = (*_PATH, "params", index)
     scale = None if spec.scale_type is ScaleType.NONE else spec.scale_type
     if spec.type is None:
-        problems.add((*path, "type"), "is required", "DOUBLE")
+        problems.add((*path, "type"), "is required", example="DOUBLE")
     values = {
         "minValue": spec.min_value,
         "maxValue": spec.max_value,
@@ -98,7 +98,9 @@ def _request_parameter(spec: ParameterSpec, index: int, problems: Problems) -> P
     for name, kinds in _KINDS_OF_FIELD.items():
         if spec.type is not None and spec.type not in kinds and values[name]:
             problems.add_text(
-                (*path, name), f"cannot be set for a parameter of type {spec.type}", "leave it out"
+                (*path, name),
+                f"cannot be set for a parameter of type {spec.type}",
+                advice="leave it out",
             )
     is_categorical = spec.type is ParameterKind.CATEGORICAL
     return ParameterRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource, ResourceKind
-from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.origin import Dialect
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, TRAINING_INPUT

@@ -51,7 +51,7 @@ def with_pool_reservation(
     wrong = [index for index, affinity in named.items() if not _is_specific(affinity)]
     if wrong:
         problem = f"must name one reservation, with the key {KEY}, its project and its zone"
-        problems.add_text(_path(wrong[0]), problem, f'values: ["{_EXAMPLE}"]')
+        problems.add_text(_path(wrong[0]), problem, advice=f'values: ["{_EXAMPLE}"]')
         return extension.model_copy(update={"reservation": "my-reservation"})
     project, zone, name = _parts(named[first_index])
     reservation = f"{project}/reservations/{name}"
@@ -61,7 +61,7 @@ def with_pool_reservation(
     if disagreement:
         block = f'trainmaster: {{reservation: "{reservation}", zones: ["{zone}"]}}'
         example = f"{block}, and no reservationAffinity"
-        problems.add_text(_path(first_index), f"names a reservation{disagreement}", example)
+        problems.add_text(_path(first_index), f"names a reservation{disagreement}", advice=example)
         return extension.model_copy(update={"reservation": reservation})
     replacement = f"trainmaster.reservation: {reservation}, trainmaster.zones: [{zone}]"
     reason = "A job has one reservation, which its pools name."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import (
     QUEUED_PRICES,
     OnDemand,
@@ -15,6 +14,7 @@ from trainmaster.core.model.purchase import (
     Spot,
 )
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.reconcile.machine_families import has_gpus
 from trainmaster.jobspec.formats.placement import SpotSpec, SpotUse
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.core.model.plan import BuiltInAlgorithm, Dialect, Program
+from trainmaster.core.model.origin import BuiltInAlgorithm, Dialect
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Program
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.formats.placement import SpotUse

@@ -111,11 +111,11 @@ def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) ->
     example = f'{problems.spelled_name(_TIER_PATH)}: "CUSTOM"'
     for role in roles:
         if role.machine is not None:
-            problems.add_text(role.paths.machine, problem, example)
+            problems.add_text(role.paths.machine, problem, advice=example)
         if role.tier is None and role.count > 0:
-            problems.add_text(role.paths.count, problem, example)
+            problems.add_text(role.paths.count, problem, advice=example)
         if role.accelerator is not None:
-            problems.add_text(role.paths.accelerator, problem, example)
+            problems.add_text(role.paths.accelerator, problem, advice=example)
 
 
 def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
@@ -129,11 +129,11 @@ def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
             reason = "for scaleTier CUSTOM"
             if not is_master:
                 reason = f"because {problems.spelled_path(count_path)} is {role.count}"
-            problems.add(type_path, f"is required {reason}", example_at(type_path))
+            problems.add(type_path, f"is required {reason}", example=example_at(type_path))
         elif role.machine is not None and role.count == 0:
             problem = f"needs {problems.spelled_path(count_path)} as well: the number of replicas"
             example = f"{problems.spelled_name(count_path)}: {example_at(count_path)}"
-            problems.add_text(type_path, problem, example)
+            problems.add_text(type_path, problem, advice=example)
     _check_categories(roles, problems)
 
 
@@ -156,7 +156,7 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
             f" ({first.machine}), not {machine}: use either Compute Engine's machine types or the"
             " service's own for all roles"
         )
-        problems.add(role.paths.machine, problem, example)
+        problems.add(role.paths.machine, problem, example=example)
 
 
 def _move_to_tpu_host(
@@ -175,13 +175,13 @@ def _move_to_tpu_host(
             f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of"
             " this kind"
         )
-        problems.add(worker.paths.count, problem, 1)
+        problems.add(worker.paths.count, problem, example=1)
     for role in others:
         if role.count > 0:
             problem = (
                 f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
             )
-            problems.add(role.paths.count, problem, 0)
+            problems.add(role.paths.count, problem, example=0)
     name = tier if worker.tier else worker.machine_type
     requested = f"{name} ({_tpu_name(worker.accelerator)}), driven by {master.machine_type}"
     field = _TIER_PATH if worker.tier else worker.paths.machine

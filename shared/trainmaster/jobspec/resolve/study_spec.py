@@ -55,7 +55,9 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
                 " has no end"
             )
             problems.add_text(
-                (*_PATH, "parameters", index, "doubleValueSpec"), problem, "discreteValueSpec"
+                (*_PATH, "parameters", index, "doubleValueSpec"),
+                problem,
+                advice="discreteValueSpec",
             )
     check_size(parameters, job.max_trial_count or 1, ("maxTrialCount",), problems)
     metric = _resolve_metric(study, problems)
@@ -83,7 +85,9 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
         return StudyMetric()
     if len(metrics) > 1:
         problems.add_text(
-            path, f"has {len(metrics)} metrics; trials are compared by one metric", "one metric"
+            path,
+            f"has {len(metrics)} metrics; trials are compared by one metric",
+            advice="one metric",
         )
     first, *_ = metrics
     require(first.metric_id, (*path, 0, "metricId"), problems)
@@ -103,7 +107,9 @@ def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:
     name, *others = given
     for other in others:
         problems.add_text(
-            (*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them"
+            (*_PATH, other),
+            f"cannot be combined with {name}: a study has one rule",
+            advice="one of them",
         )
     is_median = name == "medianAutomatedStoppingSpec"
     if not is_median:
@@ -142,12 +148,16 @@ def _request_parameter(spec: StudyParameter, index: int, problems: Problems) -> 
             f"has {' and '.join(given) or 'no values to try'}; it needs exactly one of"
             f" {', '.join(_KINDS)}"
         )
-        problems.add_text(path, problem, "doubleValueSpec: {minValue: 0.0001, maxValue: 0.1}")
+        problems.add_text(
+            path, problem, advice="doubleValueSpec: {minValue: 0.0001, maxValue: 0.1}"
+        )
     name = given[0] if len(given) == 1 else "doubleValueSpec"
     values_path: FieldPath = (*path, name)
     limits = spec.double_value_spec if name == "doubleValueSpec" else spec.integer_value_spec
     if name == "categoricalValueSpec" and spec.scale_type is not None:
-        problems.add_text((*path, "scaleType"), "cannot be set for categories", "leave it out")
+        problems.add_text(
+            (*path, "scaleType"), "cannot be set for categories", advice="leave it out"
+        )
     return ParameterRequest(
         name=spec.parameter_id,
         kind=_KINDS[name] if len(given) == 1 else None,

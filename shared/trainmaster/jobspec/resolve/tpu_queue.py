@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.purchase import QUEUED_PRICES
+from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.formats.extension import NO_QUEUE, Extension
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
@@ -28,7 +28,7 @@ def resolve_queue(
     path: FieldPath = spec.queue_path or (EXTENSION, "queue")
     if spec.queue and requested not in (None, spec.queue):
         problem = f"contradicts {problems.spelled_path(spec.queue_path)}, which is {spec.queue}"
-        problems.add((EXTENSION, "queue"), problem, spec.queue)
+        problems.add((EXTENSION, "queue"), problem, example=spec.queue)
         return None
     queue = spec.queue or requested
     if queue is None or queue == NO_QUEUE:
@@ -62,13 +62,13 @@ def _check_single_slice(
             " (trainmaster.spot) or a reservation (trainmaster.reservation), also a future one in"
             " calendar mode, get GPUs sooner"
         )
-        problems.add_text(path, problem, example)
+        problems.add_text(path, problem, advice=example)
     elif replicas > 1:
         problem = (
             f"cannot be {queue} for a job of {replicas} replicas: only a job of one TPU slice"
             " can wait in a queue"
         )
-        problems.add_text(path, problem, example)
+        problems.add_text(path, problem, advice=example)
 
 
 def _check_price(
@@ -77,12 +77,12 @@ def _check_price(
     """Check a queue that sells at a price of its own."""
     if (extension.spot.use or spec.spot) not in (None, SpotUse.NONE):
         problem = f"cannot combine {queue} with Spot"
-        problems.add_text(path, problem, "leave out spot, or use the queue STANDARD")
+        problems.add_text(path, problem, advice="leave out spot, or use the queue STANDARD")
     if extension.reservation:
         example = "leave out the reservation, or use the queue STANDARD"
-        problems.add_text(path, f"cannot combine {queue} with a reservation", example)
+        problems.add_text(path, f"cannot combine {queue} with a reservation", advice=example)
     run_s_max = QUEUED_PRICES[queue].run_s_max
     if run_s_max is not None and spec.max_running_s > run_s_max:
         days = run_s_max // 86400
         problem = f"cannot be {queue} for a job that may run more than {days} days"
-        problems.add_text(path, problem, f'a running time of at most "{run_s_max}s"')
+        problems.add_text(path, problem, advice=f'a running time of at most "{run_s_max}s"')

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainmaster.core.model.plan import Container, Dialect, Program, Variable
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Container, Program, Variable
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
 from trainmaster.jobspec.fields.container_images import (
     check_image,
@@ -156,7 +157,7 @@ def _resolve_runtime(
             example = (
                 f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
             )
-            problems.add_text(path, problem, example)
+            problems.add_text(path, problem, advice=example)
     version = None if has_container else runtime_of_prebuilt_image(image)
     if version is None:
         return CONTAINER_HOST
@@ -186,14 +187,14 @@ def _resolve_programs(
                     f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has"
                     " its program"
                 )
-                problems.add_text(path, problem, "leave it out")
+                problems.add_text(path, problem, advice="leave it out")
         return {role.task_type: _container_program(training, role, variables) for role in roles}
     if packages:
         check_packages(packages, packages_path, problems)
     else:
         name = problems.spelled_name(packages_path)
         example = yaml_line({name: example_at(packages_path)})
-        problems.add_text(packages_path, "is required", f"{example}; {_FOLDER}")
+        problems.add_text(packages_path, "is required", advice=f"{example}; {_FOLDER}")
     check_module(module, module_path, problems)
     program = Program(
         packages, module or "", training.args, training.job_dir, environment=variables
@@ -256,7 +257,7 @@ def _check_container_fields(
         check_image(config.image_uri, (*path, "imageUri"), problems)
         if not has_container:
             problem = f"needs {problems.spelled_path(IMAGE_PATH)} as well"
-            problems.add_text((*path, "imageUri"), problem, "set imageUri in masterConfig")
+            problems.add_text((*path, "imageUri"), problem, advice="set imageUri in masterConfig")
     for field, value in (
         ("containerCommand", config.container_command),
         ("containerArgs", config.container_args),
@@ -268,14 +269,14 @@ def _check_container_fields(
             problems.add_text(
                 (*path, field),
                 problem,
-                "set containerArgs in each role's config, and leave out args",
+                advice="set containerArgs in each role's config, and leave out args",
             )
         elif not has_container:
             problem = (
                 f"can only be set for a container, and {problems.spelled_path(IMAGE_PATH)} is not"
                 " given"
             )
-            problems.add_text((*path, field), problem, "use args")
+            problems.add_text((*path, field), problem, advice="use args")
 
 
 def _check_tpu_version(
@@ -290,7 +291,7 @@ def _check_tpu_version(
         return
     if not is_tpu:
         problem = "can only be set for a TPU worker that runs a container"
-        problems.add_text((*path, "tpuTfVersion"), problem, "leave it out")
+        problems.add_text((*path, "tpuTfVersion"), problem, advice="leave it out")
     elif version not in PAST_RUNTIMES:
         problem = f"must be one of {', '.join(PAST_RUNTIMES)}, not {quoted(version)}"
-        problems.add((*path, "tpuTfVersion"), problem, list(PAST_RUNTIMES)[-1])
+        problems.add((*path, "tpuTfVersion"), problem, example=list(PAST_RUNTIMES)[-1])

@@ -5,8 +5,8 @@ All pools run containers, or all run Python packages in one runtime.
 
 from __future__ import annotations
 
-from trainmaster.core.model.plan import Container, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Container, Program, Variable
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
 from trainmaster.jobspec.fields.container_images import (
     check_image,
@@ -42,7 +42,7 @@ class PoolPrograms:
                 f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool"
                 " runs one of them"
             )
-            self._problems.add_text(package_path, problem, "leave one of them out")
+            self._problems.add_text(package_path, problem, advice="leave one of them out")
         elif container is not None:
             self._set_runtime(CONTAINER_HOST, container_path)
             self.by_type[task_type] = self._container_program(container, container_path)
@@ -93,7 +93,9 @@ class PoolPrograms:
                 " another image, put the package into it and use containerSpec"
             )
             self._problems.add(
-                path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"
+                path,
+                problem,
+                example="us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",
             )
             return
         runtime = runtime_for(version, path, self._problems, on_tpu=self._on_tpu)
@@ -109,4 +111,4 @@ class PoolPrograms:
         elif runtime != self.runtime:
             first = self._problems.spelled_path(self._runtime_path)
             problem = f"selects the runtime {runtime.name}, but {first} selects {self.runtime.name}"
-            self._problems.add_text(path, problem, "the same kind of spec in all pools")
+            self._problems.add_text(path, problem, advice="the same kind of spec in all pools")

@@ -48,9 +48,8 @@ class Cloud:
         self._changed = threading.Condition()
         self._metadata: dict[str, str] = {}
         self._closed = False
-        self.objects: dict[
-            str, bytes
-        ] = {}  # gs://bucket/name, or gs://bucket/name#generation -> content
+        self.objects: dict[str, bytes] = {}
+        """Content by gs://bucket/name, or by gs://bucket/name#generation."""
         self.secrets: dict[str, bytes] = {}  # projects/…/versions/… -> value
         self.secret_statuses: list[int] = []  # for the next reads; 200 when empty
         self.messages: list[Message] = []

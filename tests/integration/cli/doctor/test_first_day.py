@@ -9,7 +9,7 @@ from trainmaster.cli.doctor.first_day_checks import BUILD_REGIONS
 from trainmaster.cli.doctor.quota_checks import FIRST_JOB
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 FORBIDDEN = 403, {"error": {"code": 403, "message": "Permission denied on resource"}}
 
@@ -82,6 +82,7 @@ FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
         'set `role_suffix = "2"`',
     ),
 }
+"""Fault → the end of an address, Google's answer there, the mark of the line and what it says."""
 
 
 @pytest.mark.parametrize(("end", "answer", "mark", "text"), FIRST_DAY.values(), ids=FIRST_DAY)

@@ -9,7 +9,7 @@ from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.function_checks import FUNCTIONS, check_functions
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 
 @pytest.fixture

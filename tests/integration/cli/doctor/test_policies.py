@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli.doctor.empty_project import PROJECT, REGION, EmptyProject
 from trainmaster.cli.doctor.policy_checks import SERVICES
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 ALLOWED: dict[str, dict[str, object]] = {
     "run.managed.requireInvokerIam": {"enforce": False},

@@ -76,10 +76,11 @@ def last_arrivals(size: int) -> Iterator[float]:
             yield max(arrivals) - began
 
 
+# A few seconds for each size.
 @pytest.mark.heavy(
     fact="a notice reaches all members of a large gang in time",
     quick="`unit/agent/channel/test_peer_channel.py`",
-)  # a few seconds for each size
+)
 @pytest.mark.parametrize("size", [2, 4, 16])
 def test_notice_reaches_all_members_long_before_the_goal(size: int) -> None:
     times = sorted(last_arrivals(size))

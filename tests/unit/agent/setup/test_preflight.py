@@ -148,9 +148,10 @@ def test_fault_of_a_gpu_is_named(ecc: str, rows: str, found: str) -> None:
 def test_xid_of_failed_hardware_is_named_with_its_gpu(xid: int) -> None:
     log = "".join(KERNEL_LOG) + XID.format(xid, "…")
     assert describe_xid(log).startswith(f"Xid (PCI:0000:04:00): {xid}, ")
+    # An old driver.
     assert describe_xid(f"NVRM: Xid (0000:04:00): {xid}, 0x7").startswith(
         f"Xid (0000:04:00): {xid}"
-    )  # an old driver
+    )
 
 
 class Machine:

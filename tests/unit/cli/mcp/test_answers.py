@@ -108,9 +108,8 @@ def test_a_bug_is_an_error_without_its_text(
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(installation.client, "cancel", fail)
-    monkeypatch.setattr(
-        logging.root, "handlers", []
-    )  # the library's one takes a second to draw the traceback
+    # The library's one takes a second to draw the traceback.
+    monkeypatch.setattr(logging.root, "handlers", [])
     assert call(tools(installation), "cancel", job="digits_1") == (
         "Error executing tool cancel",
         True,

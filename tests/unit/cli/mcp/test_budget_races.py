@@ -61,9 +61,9 @@ class Network:
         self.pause()
         return self.installation.client.describe(job)
 
-    def recent_jobs(self, *arguments: Any) -> Any:
+    def recent_jobs(self, *arguments: Any, **named: Any) -> Any:
         self.pause()
-        return self.installation._store.recent_jobs(*arguments)
+        return self.installation._store.recent_jobs(*arguments, **named)
 
     def ledger(self, job_id: str) -> Any:
         return self.installation._store.ledger(job_id)

@@ -10,8 +10,9 @@ from dataclasses import replace
 from tests.support.jobs import a_job, a_plan, a_spec
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster
-from trainmaster.core.model.plan import Container, Dialect, Program, TaskGroup, Tpu
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import Container, Program, TaskGroup, Tpu
 
 
 def a_cluster(*groups: TaskGroup) -> Cluster:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.jobs import a_plan
 from trainmaster.core.model.gang import is_required, required_replicas
-from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.task_group import TaskGroup
 
 SERVERS = TaskGroup(TaskType.PS, 2, "n1-standard-4")
 EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")

@@ -13,7 +13,7 @@ from trainmaster.core.model.installation import VARIABLE, checked, name_in_insta
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import VM_NAME, job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.settings import Settings
-from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.checkout import ROOT
 
 VARIABLES = ROOT / "infra" / "variables.tf"
 LONGEST = "a1234567890"

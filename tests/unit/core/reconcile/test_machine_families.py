@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.purchase import OnDemand, PriceClass, Purchase, Reserved, Spot
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup
 from trainmaster.core.reconcile.machine_families import (
     boot_disk_type,
     has_gpus,

@@ -15,11 +15,11 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_repli
 from trainmaster.core.model.cap import Cap
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.money import read_money
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round, SaveCause, SaveRequest
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import price_of_vm

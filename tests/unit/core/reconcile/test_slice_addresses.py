@@ -14,10 +14,10 @@ import pytest
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.plan import plan

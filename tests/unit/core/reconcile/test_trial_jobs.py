@@ -14,9 +14,10 @@ from tests.support.jobs import a_plan, at, change_plan
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster
-from trainmaster.core.model.plan import Container, Dialect, Program, TaskGroup
+from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.task_group import Container, Program, TaskGroup
 from trainmaster.core.model.tuning import EarlierTrial, Trial, Tuning
 from trainmaster.core.reconcile.trial_jobs import results_to_resume, trial_job
 

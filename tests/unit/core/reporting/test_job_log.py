@@ -14,7 +14,7 @@ from trainmaster.core.events import Event, JobSubmitted, TrialEnded, TrialSugges
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.origin import Substitution
 from trainmaster.core.model.tuning import Measurement, TrialState
 from trainmaster.core.reporting.job_log import Severity, service_lines
 from trainmaster.core.rules.judge import judge

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.jobs import a_job, a_plan, at
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
 from trainmaster.core.rules.admission_queue import (
     Limits,
     admissible_jobs,

@@ -3,6 +3,9 @@
 The messages are those of the corpus, each with its source: a public report, or a package with its
 version and file. The member that caused the loss left no traceback, as a process that was killed
 beside its launcher, so only the words of its peers show whose failure it was.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Crashes: the place that faulthandler prints, and whether the same place again proves a bug."""
+"""Crashes: the place that faulthandler prints, and whether the same place again proves a bug.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.job import State
-from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.judge import judge
 

@@ -35,13 +35,14 @@ from trainmaster.core.events import (
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.members import can_spare, is_refused
-from trainmaster.core.model.plan import Candidate, Elastic, Option, Plan
+from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import LossCause
+from trainmaster.core.model.where import Candidate, Option
 from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.rules.judge import judge
 

@@ -1,4 +1,8 @@
-"""Rows of failures: what continues and ends them, and the words that users see."""
+"""Rows of failures: what continues and ends them, and the words that users see.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The verdict on a round that ended because members hung."""
+"""The verdict on a round in which one member did not answer: all others report that, it has no end
+of its own, and is charged.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,6 @@ from tests.support.held_rounds import (
     BUG,
     JAX_ABORT,
     LATE_PEERS,
-    MEMBERS,
     NOW,
     OWN,
     PEER_LOSS,
@@ -40,195 +44,14 @@ from trainmaster.core.events import End, Event, ExitCause, ProgramError, Replica
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
 from trainmaster.core.model.job import State
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
-from trainmaster.core.rules.stall_texts import PEER_SILENT, STILL
 
-STEP: Final = "trainer/task.py:9 in step"
-DATA: Final = "trainer/data.py:41 in batches"
-ALL_STILL: Final = "all 3 replicas were still for 10 minutes"
-CHIEF_SILENT: Final = "chief 0 printed nothing for 60 s"
-SILENT_WORKER: Final = "worker 0 printed nothing for 60 s"
-
-
-def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
-    stalls = [
-        exited(replica_id, signal=15, cause=ExitCause.STALLED) for replica_id in (CHIEF, WORKER_0)
-    ]
-    assert (
-        judge_held(held(), *stalls).text
-        == "Round 1 ended: several members printed nothing for the job's stallTimeout. "
-        "Restart 1 of 5 of chief 0, in the same VM."
-    )
-
-
-@pytest.mark.parametrize(
-    ("errors", "text", "charged"),
-    [
-        (
-            [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
-            ALL_STILL
-            + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
-            WORKER_0,
-        ),
-        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)", CHIEF),
-        ([(STILL, "")], ALL_STILL, CHIEF),
-        (
-            [("Silent", DATA), (PEER_SILENT, STEP)],
-            CHIEF_SILENT
-            + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
-            CHIEF,
-        ),
-        (
-            [(PEER_SILENT, STEP), ("Silent", DATA)],
-            SILENT_WORKER
-            + ": chief 0 in call (trainer/task.py:9), worker 0 in call (trainer/data.py:41)",
-            WORKER_0,
-        ),
-        ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s", CHIEF),
-        ([(PEER_SILENT, "")], "another member", CHIEF),
-    ],
-)
-def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that_differs(
-    errors: list[tuple[str, str]], text: str, charged: ReplicaId
-) -> None:
-    words = {
-        STILL: "still for 10 minutes",
-        "Silent": "printed nothing for 60 s",
-        PEER_SILENT: "another member",
-    }
-    stalls = [
-        exited(
-            replica_id,
-            signal=6,
-            cause=ExitCause.STALLED,
-            error=ProgramError(kind, words[kind], "torch/x.py:1 in call" if own else "", own),
-        )
-        for replica_id, (kind, own) in zip((CHIEF, WORKER_0, WORKER_1), errors, strict=False)
-    ]
-    decision = judge_held(
-        held(), *stalls, *stalls
-    )  # an exit may be reported, and be part of a vm-ready, too
-    restart = f"Restart 1 of 5 of {charged.words}, in the same VM."
-    assert decision.text == f"Round 1 ended: {text}. {restart}"
-
-
-@pytest.mark.parametrize(
-    ("worker", "ends", "absent"),
-    [
-        (
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)),
-            (CHIEF, WORKER_0),
-            "; worker 1 reported no failure",
-        ),
-        (
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(90)),
-            (CHIEF, WORKER_0),
-            "; worker 1 had exited 0",
-        ),
-        (
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10), left_peers=True),
-            (CHIEF, WORKER_0),
-            "; the ranks of worker 1 had exited 0",
-        ),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
-    ],
-    ids=["hangs", "completed", "left its peers", "two others", "no other"],
-)
-def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
-    worker: Replica, ends: tuple[ReplicaId, ...], absent: str
-) -> None:
-    decision = judge_held(held(2, worker), *(exited(member, 1, error=PEER_LOSS) for member in ends))
-    assert (
-        f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1"
-        in decision.text
-    )
-    own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
-    assert "; worker" not in own.text
-
-
-CONNECTION_CLOSED: Final = ProgramError(
-    "RuntimeError",
-    "[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:14731",
-    frame="",
-)
-
-
-def left(member: ReplicaId = CHIEF, own: str = STEP, port: int = 14731) -> ReplicaExited:
-    message = CONNECTION_CLOSED.message.replace("14731", str(port))
-    error = replace(CONNECTION_CLOSED, message=message, own_frame=own)
-    return exited(member, 1, error=error, ran_s=20)
-
-
-def recalled(number: int) -> Replica:
-    """Return a member that had exited 0 before the round ended."""
-    return a_replica(WORKER_1, incarnation=number, ordered_at=at(90))
-
-
-def waiting(number: int) -> Replica:
-    """Return a member whose ranks had exited 0 before its launcher was ended."""
-    return a_replica(WORKER_1, incarnation=number, ordered_at=at(10), left_peers=True)
-
-
-def test_launcher_whose_ranks_exit_0_twice_before_those_of_the_others_proves_a_bug() -> None:
-    state = held(2, waiting(2))
-    first = judge_held(state, left(), left(WORKER_0))
-    assert "; the ranks of worker 1 had exited 0. " in first.text
-    assert first.text.endswith(
-        "Give all ranks the same number of steps: the others wait for those that end."
-    )
-    begun = apply(state, evolve(state, first, NOW))
-    decision = judge_held(held(3, waiting(3), bug=begun.job.round.bug), left(), left(WORKER_0))
-    assert summarize(decision) == "8 fail_job same_failure_again"
-
-
-def test_launcher_that_waits_for_the_others_did_not_hang() -> None:
-    state = held(2, replace(HUNG, left_peers=True))
-    decision = judge_held(state, silence(CHIEF), silence(WORKER_0))
-    assert decision.text.startswith("Round 1 ended: chief 0 failed first: ")
-
-
-def test_peers_that_twice_lose_a_member_that_had_exited_0_prove_a_bug() -> None:
-    state = held(2, recalled(2))
-    begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
-    again = held(3, recalled(3), bug=begun.job.round.bug)
-    decision = judge_held(again, left(WORKER_0, port=7588), left())
-    assert summarize(decision) == "8 fail_job same_failure_again"
-    assert "; worker 1 had exited 0. This error is permanent" in decision.text
-    failure = action_of(decision, FailJob)
-    assert "give all ranks the same number of steps" in failure.message
-
-
-@pytest.mark.parametrize(
-    ("worker", "ends"),
-    [
-        (a_replica(WORKER_1, incarnation=3, ordered_at=at(10)), (left(WORKER_0), left())),
-        (recalled(3), (left(WORKER_0, own=DATA), left(own=DATA))),
-        (recalled(3), (replace(left(WORKER_0), ran_s=3600), replace(left(), ran_s=3600))),
-        (recalled(3), (left(WORKER_0), exited(CHIEF, 1, error=BUG))),
-    ],
-    ids=["has not exited 0", "at another line", "after an hour", "one failed by itself"],
-)
-def test_peers_that_lose_a_member_in_another_way_prove_no_bug(
-    worker: Replica, ends: tuple[ReplicaExited, ...]
-) -> None:
-    state = held(2, recalled(2))
-    begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
-    decision = judge_held(held(3, worker, bug=begun.job.round.bug), *ends)
-    assert isinstance(decision.action, BeginRound)
-
-
-@pytest.mark.parametrize("failures", [0, 1])
-def test_member_that_is_lost_without_a_failure_of_its_own_has_advice(failures: int) -> None:
-    alive = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
-    decision = judge_held(held(2, alive, quick_failures=failures), left(), left(WORKER_0))
-    times = " 2 times in a row, no" if failures else " No"
-    assert f"{times} VM and no program was lost. If the ranks of worker 1 end" in decision.text
-
-
+ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
+"""A job that fails at its first failure."""
 HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10), round_reported=True)
+"""It was ready again after a directive had ended its program, which had no end of its own."""
 SILENCE: Final = (
     *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),
     ("Aborted", "Terminating process because … absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"),
@@ -244,10 +67,17 @@ SILENCE: Final = (
 
 
 def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
+    """Return the end of a member that gave up another one, which did not answer it."""
     error = ProgramError(
         "Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", frame=""
     )
     return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
+
+
+def test_launcher_that_waits_for_the_others_did_not_hang() -> None:
+    state = held(2, replace(HUNG, left_peers=True))
+    decision = judge_held(state, silence(CHIEF), silence(WORKER_0))
+    assert decision.text.startswith("Round 1 ended: chief 0 failed first: ")
 
 
 @pytest.mark.parametrize("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
@@ -265,33 +95,12 @@ def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
     assert [replica.restarts_used for replica in begun.replicas] == [0, 0, 1]
 
 
-ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
-
-
 def test_error_message_of_a_job_that_a_hang_ended_names_the_member_that_did_not_answer() -> None:
     decision = judge_held(held(2, HUNG, job=ONCE), silence(CHIEF), silence(WORKER_0))
     message = action_of(decision, FailJob).message
     assert message.startswith(
         "The replica worker 1 did not answer its peers, and the replica chief 0 exited with a"
         " non-zero status of 6(SIGABRT). \nAborted: "
-    )
-
-
-def test_error_message_of_a_job_that_a_stall_ended_is_that_of_the_member_that_is_charged() -> None:
-    stalls = [
-        exited(
-            replica_id,
-            signal=6,
-            cause=ExitCause.STALLED,
-            error=ProgramError(STILL, "still for 10 minutes", "torch/x.py:1 in call", own),
-        )
-        for replica_id, own in zip(MEMBERS, (STEP, DATA, STEP), strict=True)
-    ]
-    action = action_of(judge_held(held(2, job=ONCE), *stalls), FailJob)
-    assert action.replica == a_replica(WORKER_0).key
-    assert action.message.startswith(
-        "The replica worker 0 was ended because it was still for 10 minutes, in call"
-        " (trainer/data.py:41)."
     )
 
 
@@ -368,9 +177,8 @@ def replied(replica_id: ReplicaId, *, lost_first: bool) -> State:
 def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> None:
     """A verdict does not read all ends of a large round."""
     ended = exited(WORKER_1, 1, error=PEER_LOSS)
-    policy = ExitPolicy(
-        rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),)
-    )  # it waits for no VM
+    # It waits for no VM.
+    policy = ExitPolicy(rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),))
     job = a_job(plan=a_plan(2, exit_policy=policy))
     state = held(2, a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), job=job)
     state = after(state, of_ready(WORKER_1, 2, ended), 91)

@@ -1,4 +1,8 @@
-"""A job that FAILED keeps how far its primary's program was at its last end."""
+"""A job that FAILED keeps how far its primary's program was at its last end.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ import pytest
 
 from tests.support.jobs import CHIEF, WORKER_1, a_plan, change_plan, exited
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
-from trainmaster.core.model.plan import Container, Dialect, GcsFolder, Plan, Program
+from trainmaster.core.model.origin import Dialect
+from trainmaster.core.model.plan import GcsFolder, Plan
+from trainmaster.core.model.task_group import Container, Program
 from trainmaster.core.rules.messages import replica_failed, summary
 from trainmaster.core.rules.remedies import FOLDER_MODULE, RUNTIMES_WITH, remedy_of_exit
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES

@@ -35,10 +35,10 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import is_ready
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.round import Round
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules.judge import judge
 

@@ -24,9 +24,9 @@ from tests.unit.core.rules.program_failures import (
 from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import State
-from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.rules.judge import judge
 
 XGBOOST_PEER_LOSS = ProgramError(

@@ -18,10 +18,10 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.events import Event
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, State
-from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
+from trainmaster.core.model.task_group import TaskGroup, Tpu
 from trainmaster.core.rules.judge import judge
 
 SLICE = ReplicaId(TaskType.CHIEF, 0)

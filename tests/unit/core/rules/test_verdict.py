@@ -1,4 +1,8 @@
-"""The verdict on a round: one end decides."""
+"""The verdict on a round: one end decides.
+
+`held(n)` is a job of three members whose round n awaits the verdict on the round before;
+`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+"""
 
 from __future__ import annotations
 
@@ -107,18 +111,21 @@ IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
     ("worker", "expected"),
     [
         (a_replica(WORKER_0, incarnation=2, ordered_at=at(10)), ("1-2", Rank.MACHINE, at(100))),
+        # It has reported how the round ended.
         (
             a_replica(WORKER_0, incarnation=3, ordered_at=at(10)),
             IN_THE_HOLD,
-        ),  # it has reported how the round ended
+        ),
+        # Its VM was ordered since.
         (
             a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)),
             IN_THE_HOLD,
-        ),  # its VM was ordered since
+        ),
+        # It completed, and is recalled.
         (
             a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)),
             IN_THE_HOLD,
-        ),  # it completed, and is recalled
+        ),
     ],
 )
 def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(

@@ -2,7 +2,7 @@
 
 from tests.support.jobs import a_spec
 from trainmaster.api.enum_numbers import replace_numbers
-from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.task_group import Accelerator
 from trainmaster.jobspec.accept import accept
 from trainmaster_emulators.machines.catalog import Catalog, Links
 
