@@ -42,7 +42,7 @@ from trainmaster.core.model.owner import owner
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.ports import JobPosition, Store
 from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.comparison import (

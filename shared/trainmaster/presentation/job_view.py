@@ -31,7 +31,7 @@ from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.messages import with_log_link
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
 
 _BODY_FIELDS: Final = {

@@ -197,19 +197,20 @@ HEAVY = (
     "trainmaster.console",
     "trainmaster.cost",
     "trainmaster.flows",
-    "trainmaster.jobspec",
+    "trainmaster.jobspec.formats",
     "trainmaster_local.simulator",
     "trainmaster_emulators",
 )
 """Modules that take long to import, and packages of ours that import them."""
-JOB_FILES = {"importlib.metadata", "pydantic", "trainmaster.jobspec"}
+FORMATS = {"trainmaster.jobspec.formats"}
+JOB_FILES = {"importlib.metadata", "pydantic", *FORMATS}
 
 
 IMPORTED: dict[str, set[str]] = {
     "": set(),
-    "why": JOB_FILES,
+    "why": JOB_FILES - FORMATS,
     "submit": JOB_FILES,
-    "jobs": JOB_FILES | {"trainmaster.cost"},
+    "jobs": JOB_FILES - FORMATS | {"trainmaster.cost"},
     "console": {"importlib.metadata", "pydantic"},
 }
 """Command → what its help imports."""
@@ -322,6 +323,30 @@ def test_invalid_setting_is_named(run_failing: RunFailing, monkeypatch: pytest.M
             " vcpus=450\n"
         ),
     )
+
+
+WRONG_FILE = """
+import sys
+from trainmaster.__main__ import main
+sys.argv = ["trainmaster", "submit", "--check", sys.argv[1]]
+try:
+    main()
+finally:
+    print(*sys.modules, sep="\\n")
+"""
+
+
+def test_check_of_a_wrong_file_imports_no_client_of_google(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("jobId: digits_1\ntrainingInput: {region: us-central1, scaleTier: LARGE}\n")
+    result = subprocess.run(
+        [sys.executable, "-c", WRONG_FILE, str(job)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1, result.stderr
+    assert "scaleTier" in result.stdout
+    imported = set(result.stdout.split())
+    assert "trainmaster.jobspec.accept" in imported
+    assert imported.isdisjoint({"google.api_core", "google.auth", "grpc", "werkzeug"})
 
 
 def test_check_of_a_job_imports_neither_the_other_checks_nor_pubsub() -> None:
