@@ -162,7 +162,7 @@ def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm, rank_base=0, vm_names=[NAME])
     # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
@@ -198,7 +198,7 @@ def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm, rank_base=0, vm_names=[NAME], hosts=2)
     # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
