@@ -43,7 +43,8 @@ from trainmaster.jobspec.job_document import (
     with_field,
 )
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, detect_kind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
@@ -156,7 +157,7 @@ def _report_check(
 ) -> NoReturn:
     """Print what was found about the program (`checked`: in what), and then about the job."""
     from trainmaster.cli.doctor.command import job_findings, outcome_of_job, report
-    from trainmaster.cli.doctor.program_checks import folder_findings
+    from trainmaster.cli.doctor.file_checks import folder_findings
 
     results = chain(folder_findings(findings, checked), job_findings(document, staged))
     report(results, form, outcome_of_job)

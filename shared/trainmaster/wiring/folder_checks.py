@@ -16,7 +16,7 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.catalog.runtimes import RUNTIME_DEFAULT, RUNTIMES, TPU_PYTHON
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
 from trainmaster.program_files.requirements import RuntimePackages, check_imports, check_pins

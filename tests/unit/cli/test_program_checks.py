@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.archives import sdist, wheel
 from tests.support.jobs import a_plan, a_spec
+from trainmaster.cli.doctor.file_checks import check_file
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.task_group import Container, Program

@@ -65,11 +65,8 @@ def doctor(
 
 def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> Iterator[Finding]:
     """Yield what the job would lack, and its price. `staged`: packages that are not uploaded."""
+    from trainmaster.cli.doctor.file_checks import check_file
     from trainmaster.cli.doctor.findings import Status
-    from trainmaster.cli.doctor.inspecting import open_inspection, run_check
-    from trainmaster.cli.doctor.job_checks import check_file, check_job, check_job_id
-    from trainmaster.cli.doctor.remedies import Remedies
-    from trainmaster.wiring.price_list import price_list
 
     findings = check_file(document)
     yield from findings
@@ -77,6 +74,11 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
         return
     choose_installation()
     values = settings()
+    from trainmaster.cli.doctor.inspecting import open_inspection, run_check
+    from trainmaster.cli.doctor.job_checks import check_job, check_job_id
+    from trainmaster.cli.doctor.remedies import Remedies
+    from trainmaster.wiring.price_list import price_list
+
     remedies = Remedies(values.project, before_install=False)
     yield from run_check("job id", lambda: check_job_id(document), remedies)
     yield from run_check(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Protocol
 
-from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.file_checks import folder_findings
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.package_uri import is_built_in
 from trainmaster.core.model.plan import Plan
@@ -15,7 +16,6 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
-from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.program_files.packages import check_module, files_of, has_module
 
 PACKAGE_BYTES_MAX: Final = 100 << 20
@@ -27,20 +27,6 @@ _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
 
 class CheckedObjects(Objects, ObjectTimes, Protocol):
     """Cloud Storage with the user's credentials."""
-
-
-def folder_findings(found: Iterable[ProgramFinding], checked: str = "") -> Iterator[Finding]:
-    """Yield the findings of a folder: a problem if the program must fail, else a warning.
-
-    `checked`: what was checked, in words, which is reported if nothing was found.
-    """
-    is_clean = True
-    for finding in found:
-        is_clean = False
-        report = problem if finding.must_fail else limit
-        yield report(finding.problem, finding.remedy)
-    if is_clean and checked:
-        yield ok(checked)
 
 
 def check_programs(
