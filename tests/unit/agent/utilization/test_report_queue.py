@@ -76,9 +76,7 @@ def test_reports_that_are_refused_for_good_are_counted_at_once() -> None:
     a_queue([REFUSED] * REFUSALS_MAX, missing, REFUSALS_MAX)
     ((count, text),) = missing
     assert count == REFUSALS_MAX
-    assert text.endswith(
-        "Cloud Monitoring: HTTP 400: the whole request is wrong; no more are sent."
-    )
+    assert text.endswith(" because of HTTP 400: the whole request is wrong; no more are sent.")
 
 
 def test_reports_that_arrive_are_not_counted() -> None:
