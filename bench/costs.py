@@ -183,8 +183,8 @@ KEPT: Final = {
 }
 """Phase of a job with `keepMachines` → its cost.
 
-Before its end, each event reads one document more, that of the machine set. The end also writes the
-replicas that are judged alone and still run.
+Before its end, each event reads one document more, that of the machine set. The loss of the VM of a
+replica that is judged alone also writes the job.
 """
 
 ABOVE_FLOOR: Final = {
@@ -192,6 +192,57 @@ ABOVE_FLOOR: Final = {
     " attempt. The floor needs agents that begin an attempt without the second report.",
 }
 """Phase whose cost per replica is more than a fifth above its floor → why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one step of a phase reads and writes of each replica, and why."""
+
+    words: str
+    reads: int
+    writes: int
+    why: str
+    is_above_floor: bool = False
+
+
+RERUN: Final = (
+    Part(
+        "`provision` reads the attempt, and lets all members hold",
+        1,
+        0,
+        "which VMs exist, and what each of them does, is compared with all replicas",
+    ),
+    Part(
+        "each agent reports that nothing older runs",
+        3,
+        2,
+        "a program that is left would write the checkpoints of the next attempt; the report is in"
+        " the replica's document, because functions remember nothing",
+        is_above_floor=True,
+    ),
+    Part("`provision` reads the attempt for the verdict", 1, 0, "who is charged, and who is ready"),
+    Part(
+        "the verdict closes the replicas, and creates those of the next attempt",
+        0,
+        2,
+        "late events are about a replica of their own attempt; closed ones are deleted later",
+    ),
+    Part(
+        "each agent reports that it is ready for the next attempt",
+        3,
+        2,
+        "a VM may have been lost since; the directive of the next attempt has arrived",
+    ),
+    Part(
+        "`provision` reads the next attempt, and lets the round begin",
+        1,
+        0,
+        "all members must be ready for the same round",
+    ),
+)
+"""The steps of a rerun. A read of a report is one of the job, the replica, and the count of those
+that are ready; its writes are the replica and the ledger entry.
+"""
 WITHOUT_FAULTS: Final = ("submission", "start", "end")
 """The phases of a job in which nothing fails."""
 
@@ -247,6 +298,13 @@ def tables() -> str:
         for name, cost in phases.items()
     )
     lines.extend(["", *(f"{name}: {reason}" for name, reason in ABOVE_FLOOR.items())])
+    lines.extend(["", "| rerun, for each replica | reads | writes | why |"])
+    lines.append("| --- | --- | --- | --- |")
+    lines.extend(
+        f"| {part.words}{' (above the floor)' if part.is_above_floor else ''} | {part.reads} "
+        f"| {part.writes} | {part.why} |"
+        for part in RERUN
+    )
     lines.extend(
         [
             "",

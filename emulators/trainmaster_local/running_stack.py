@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainmaster.errors import PermanentError
 from trainmaster_emulators.process import state_dirs
 from trainmaster_emulators.services.fault_client import FaultClient
-from trainmaster_emulators.stack import client_configuration, stack
+from trainmaster_emulators.stack import stack
 
 
 def environment(*, must_be_named: bool) -> dict[str, str]:
@@ -20,7 +20,11 @@ def environment(*, must_be_named: bool) -> dict[str, str]:
     state_dir = state_dirs.find_state_dir(given=None)
     if must_be_named and not state_dirs.is_named_by_user(state_dir):
         raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
-    return client_configuration.environment(state_dir, stack.find(state_dir), creates_vms=False)
+    running = stack.find(state_dir)
+    # Imports the emulators' servers: where no stack runs, commands need none of that.
+    from trainmaster_emulators.stack import client_configuration
+
+    return client_configuration.environment(state_dir, running, creates_vms=False)
 
 
 def init_process(vm: str, host: int) -> int:

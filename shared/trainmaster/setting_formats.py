@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator
-from pydantic_settings import NoDecode
 
 from trainmaster.core.intake.named_resources import ResourceKind
 from trainmaster.core.model.label_rules import LABEL_VALUE
@@ -24,16 +23,13 @@ _IMAGE: Final = re.compile(
 )
 
 
-def _text(parse: Callable[[str], object]) -> tuple[Any, Any]:
-    """Return the metadata of a type whose text `parse` reads.
-
-    NoDecode: pydantic-settings does not read the text as JSON.
-    """
+def _text(parse: Callable[[str], object]) -> BeforeValidator:
+    """Return the metadata of a type whose text `parse` reads."""
 
     def validate(value: object) -> object:
         return parse(value) if isinstance(value, str) else value
 
-    return NoDecode, BeforeValidator(validate)
+    return BeforeValidator(validate)
 
 
 def _items(text: str) -> Iterator[str]:
@@ -118,9 +114,9 @@ def _parse_price(text: str) -> Money | None:
     return read_money(text) if text else None
 
 
-AccountNetworks = Annotated[dict[str, str], *_text(_parse_account_networks)]
-AllowedResources = Annotated[tuple[str, ...], *_text(_parse_resources)]
-BootImages = Annotated[dict[str, str], *_text(_parse_images)]
-Limits = Annotated[dict[str, int], *_text(_parse_limits)]
-Regions = Annotated[tuple[str, ...], *_text(_parse_regions)]
-UnitPrice = Annotated[Money | None, *_text(_parse_price)]
+AccountNetworks = Annotated[dict[str, str], _text(_parse_account_networks)]
+AllowedResources = Annotated[tuple[str, ...], _text(_parse_resources)]
+BootImages = Annotated[dict[str, str], _text(_parse_images)]
+Limits = Annotated[dict[str, int], _text(_parse_limits)]
+Regions = Annotated[tuple[str, ...], _text(_parse_regions)]
+UnitPrice = Annotated[Money | None, _text(_parse_price)]

@@ -1,17 +1,18 @@
-"""Settings of an installation, read from the environment by pydantic-settings.
+"""Settings of an installation, read from the environment.
 
-A wrong value stops the start of a function, and the error names the setting. docs/settings.md is
-generated from here.
+pydantic checks them: pydantic-settings would double the import's time, which each command and each
+start of a function takes. A wrong value stops the start of a function, and the error names the
+setting. docs/settings.md is generated from here.
 """
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from trainmaster.core.model.installation import checked
 from trainmaster.setting_formats import (
@@ -33,10 +34,10 @@ class Addressing(StrEnum):
     EMULATOR = "emulator"  # a free loopback port per VM name, from the Compute emulator
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Each setting has its unit in its name, and its reason in its description."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     project: str = Field(min_length=6, max_length=30, description="Project id.")
     installation: Annotated[str, AfterValidator(checked)] = Field(
@@ -333,9 +334,19 @@ class Settings(BaseSettings):
         return "" if self.addressing is Addressing.EMULATOR else self.project
 
 
-def read_settings() -> Settings:
-    """Read the environment. Raises pydantic's ValidationError."""
-    return Settings()  # type: ignore[call-arg]  # the environment gives the required ones
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def read_settings(**given: str) -> Settings:
+    """Read the environment. `given`: settings that do not come from there.
+
+    Raises pydantic's ValidationError.
+    """
+    values = {name: os.environ.get(variable_of(name)) for name in Settings.model_fields}
+    found = {name: value for name, value in values.items() if value is not None}
+    return Settings.model_validate(found | given)
 
 
 @cache

@@ -24,8 +24,8 @@ class Bucket:
         self.host, self.name = host, f"b-{uuid.uuid4().hex[:8]}"
         create_bucket(host, "p", self.name)
         google = GoogleApi(f"http://{host}", real="", metadata=MetadataServer("127.0.0.1:1"))
-        find_startup_timeouts = Console(os.open(os.devnull, os.O_WRONLY))
-        self.objects = StorageReader(google, Retrier(find_startup_timeouts, lambda _: None))
+        silent = Console(os.open(os.devnull, os.O_WRONLY))
+        self.objects = StorageReader(google, Retrier(silent, lambda _: None))
 
     def put(self, name: str, content: dict[str, Any]) -> None:
         path = f"/upload/storage/v1/b/{self.name}/o?uploadType=media&name={quote(name, safe='')}"

@@ -41,7 +41,7 @@ def vms_created(case: Scripted) -> int:
 
 @pytest.mark.parametrize("kind", ["sync", "ps", "independent"])
 @pytest.mark.parametrize("minutes", [2, 60])
-def test_setup_outage_of_an_hour(kind: str, minutes: int) -> None:
+def test_setup_outage_of_an_hour_is_outlasted_free_of_charge(kind: str, minutes: int) -> None:
     case = Scripted(3, kind=kind)
     with setups_fail(case):
         case.wait(minutes * MINUTE_S)
@@ -68,7 +68,7 @@ def test_pause_of_a_replica_holds_no_other_that_is_judged_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "ps"])
-def test_setup_outage_of_an_hour_beside_a_job_that_runs(kind: str) -> None:
+def test_setup_outage_beside_a_job_that_runs_is_outlasted_free_of_charge(kind: str) -> None:
     case = Scripted(3, kind=kind)
     case.wait(HOUR_S)
     with setups_fail(case):
@@ -90,7 +90,7 @@ def test_setup_that_never_succeeds_ends_the_job_after_three_tries() -> None:
     assert vms_created(case) == 3 * 3
 
 
-def test_unfit_after_reboot() -> None:
+def test_machine_that_is_unfit_after_its_reboot_is_replaced_free_of_charge() -> None:
     """Its GPU is gone, which is why the VM rebooted: nobody pays, and the machine is replaced."""
     case = Scripted(3)
     case.train(HOUR_S / 4)
@@ -105,7 +105,7 @@ def test_unfit_after_reboot() -> None:
 
 
 @pytest.mark.parametrize(("kind", "roles"), [("sync", 1), ("ps", 2), ("independent", 1)])
-def test_churn(kind: str, roles: int) -> None:
+def test_vms_beside_workers_without_capacity_are_limited(kind: str, roles: int) -> None:
     """Workers have no capacity in any zone: other VMs are created, but not without end."""
     case = Scripted(4, kind=kind)
     create = case.cloud.create

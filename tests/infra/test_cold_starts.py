@@ -27,7 +27,7 @@ import importlib, json, os, sys
 libraries = json.loads(sys.argv[1])
 sys.path = [".", *(path for path in sys.path if "site-packages" in path or "lib" in path)]
 from functions_framework import create_app
-for name in ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "pydantic_settings"):
+for name in ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "pydantic"):
     importlib.import_module(name)
 for name in (*sys.argv[2:], *libraries):
     child = os.fork()
@@ -47,7 +47,7 @@ for name in (*sys.argv[2:], *libraries):
 What all functions need is imported before.
 """
 LIBRARIES = {
-    f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic_settings"]
+    f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic"]
     for function in ("replica_exit", "api", "upload")
 }
 RESTRICTED = {

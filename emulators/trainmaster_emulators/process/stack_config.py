@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from trainmaster.settings import PREFIX, Settings
+from trainmaster.settings import Settings, read_settings, variable_of
 from trainmaster_emulators import checkout
 from trainmaster_emulators.realism.call_access import INFRA
 
@@ -25,7 +25,7 @@ SETTINGS_OF_SHELL: Final = (
 """Settings that a stack takes from the shell that starts it. The stack chooses the others itself: a
 shell may have those of an installation on Google Cloud.
 """
-SETTINGS: Final = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
+SETTINGS: Final = frozenset(map(variable_of, Settings.model_fields))
 """Variables that a stack's file may set. All others belong to the user: PATH, BROWSER, proxies."""
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 FUNCTIONS: Final = (
@@ -117,6 +117,6 @@ def settings_of_shell(project: str) -> dict[str, str]:
 
     Raises pydantic's ValidationError for a wrong value, which would stop the functions.
     """
-    Settings(project=project)
-    names = [f"{PREFIX}{name}".upper() for name in SETTINGS_OF_SHELL]
+    read_settings(project=project)
+    names = map(variable_of, SETTINGS_OF_SHELL)
     return {name: os.environ[name] for name in names if name in os.environ}

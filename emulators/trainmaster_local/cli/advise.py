@@ -30,7 +30,7 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import with_job_id
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.presentation.cost_view import money_words
 from trainmaster_local.cli.simulate import run_simulation
 

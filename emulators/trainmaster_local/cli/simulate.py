@@ -22,7 +22,8 @@ from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.job_document import field_at, with_job_id, with_time_in_job_id
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT, detect_kind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.wiring.folders import job_of_folder
 
 if TYPE_CHECKING:

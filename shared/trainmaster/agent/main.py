@@ -83,6 +83,10 @@ from trainmaster.agent.reporting.publisher import Publisher
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.machine_report import describe_machine
+from trainmaster.agent.setup.previous_containers import (
+    remember_first_objects,
+    remove_left_objects,
+)
 from trainmaster.agent.setup.previous_tenure import clean, remember_first_files
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
@@ -214,20 +218,27 @@ def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
     on the VM belongs to this job.
     """
     config = identity.config
+    has_own_engine = not workspace.environ.get(EMULATED_VM)
+    engines = ContainerEngine.find_all(workspace.environ, identity.instance.name)
     if config.tenure == 1:
         if config.tenure_key:
             remember_first_files(workspace)
+        if config.tenure_key and has_own_engine:
+            remember_first_objects(workspace, engines)
         return ""
     if StoredState.load(workspace.work / "state", state_owner(identity)).desired is not None:
         return ""
 
-    def remove_containers() -> int:
-        engine = ContainerEngine.find(workspace.environ, identity.instance.name)
-        if engine is None:
-            return 0
-        return engine.remove_all(has_own_engine=not workspace.environ.get(EMULATED_VM))
+    left: list[str] = []
 
-    return clean(workspace, remove_containers)
+    def remove_containers() -> int:
+        if not has_own_engine:
+            return sum(engine.remove_all() for engine in engines)
+        removed, findings = remove_left_objects(workspace, engines)
+        left.extend(findings)
+        return removed
+
+    return "; ".join(filter(None, [clean(workspace, remove_containers), *left]))
 
 
 def leave(agent: Agent, launcher: Launcher) -> int:

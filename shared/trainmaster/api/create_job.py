@@ -24,7 +24,7 @@ from trainmaster.api.resource_permissions import check_resources
 from trainmaster.core.model.job import Job
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation import intake
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 
 SUBMISSION_PREFIX: Final = "api"
 """Beginning of the key by which a job is known to be that of one request."""

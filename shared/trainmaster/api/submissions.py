@@ -35,11 +35,11 @@ from trainmaster.jobspec.job_document import (
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import (
     AI_PLATFORM,
-    EXTENSION,
     VERTEX_TUNING,
     DocumentKind,
     detect_kind,
 )
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.reading.parse_document import parse_document
 
 _RESOURCES: Final[Mapping[DocumentKind, VertexResource]] = {

@@ -20,7 +20,8 @@ from trainmaster.cli.gcloud_values import (
 )
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC, detect_kind
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import JOB_SPEC
 from trainmaster.wiring.installation import PROJECT, known_variables
 
 # A key of Cloud KMS is named by these options, and in its full name by these collections.

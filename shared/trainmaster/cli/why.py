@@ -35,9 +35,7 @@ from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation, unconfirmed
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
@@ -93,7 +91,7 @@ def why(
             say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
         if omitted:
-            say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
+            say(f"            {omitted} similar decisions are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
@@ -265,6 +263,9 @@ def _replay_view(state: State, folded: State | None, entries: int) -> dict[str, 
 
 def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) -> None:
     """Print which decisions another exit policy would have changed."""
+    from trainmaster.jobspec.fields.exit_policy import read_exit_policy
+    from trainmaster.jobspec.reading.parse_document import parse_document
+
     try:
         policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:

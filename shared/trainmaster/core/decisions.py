@@ -93,6 +93,7 @@ class Reason(StrEnum):
     DELETED_BY_USER = "deleted_by_user"
     NOT_ENDED = "not_ended"
     MACHINES_RELEASED = "machines_released"
+    MACHINES_LOST = "machines_lost"
     TRIAL_SUGGESTED = "trial_suggested"
     TRIAL_RUNNING = "trial_running"
     TRIALS_MEASURED = "trials_measured"

@@ -23,9 +23,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.machine_set import MachineSet
-from trainmaster.core.model.members import is_held, is_member, recall
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.members import recall
 from trainmaster.core.rules.kept_machines import keeps_machines
 from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
 from trainmaster.core.transitions.job_actions import accept_job, change_job
@@ -101,36 +99,7 @@ def _with_machines(state: State, change: Change, decision: Decision, now: dateti
     if ended is None or not has_ended or ended.machines is None:
         return change
     machines = ended_set(state, ended, now, keeps=keeps_machines(state.job, decision))
-    return replace(change, machines=machines, unchanged=_kept_replicas(state, change, machines))
-
-
-def _kept_replicas(
-    state: State, change: Change, machines: MachineSet | None
-) -> tuple[Replica, ...]:
-    """Return the replicas whose VMs are kept, and whose loss the commit would not see otherwise: a
-    VM that another function replaces is none to keep.
-    """
-    if machines is None:
-        return ()
-    kept = {vm.replica_id for vm in machines.vms}
-    written = {replica.key for replica in change.replicas}
-    return tuple(
-        replica
-        for replica in state.replicas
-        if replica.replica_id in kept
-        and replica.key not in written
-        and _may_change_alone(state.job, replica)
-    )
-
-
-def _may_change_alone(job: Job, replica: Replica) -> bool:
-    """Whether the loss of the replica's VM writes this document and not the job's.
-
-    That of a member ends its round, which writes the job, and a completed replica needs no VM.
-    """
-    if replica.state is ReplicaState.COMPLETED:
-        return False
-    return not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id)
+    return replace(change, machines=machines)
 
 
 def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:

@@ -38,7 +38,8 @@ from trainmaster.jobspec.fields.extension_fields import (
     with_save_on_notice,
     with_stillness,
 )
-from trainmaster.jobspec.fields.job_id import check_job_id, job_id_of_display_name
+from trainmaster.jobspec.fields.job_id import job_id_of_display_name
+from trainmaster.jobspec.fields.job_id_check import check_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
@@ -55,7 +56,8 @@ from trainmaster.jobspec.machines.task_groups import (
     resolve_task_groups,
 )
 from trainmaster.jobspec.problems import Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
+from trainmaster.jobspec.reading.document_kinds import describe_missing_body
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.jobspec.reading.foreign_files import refuse_foreign_file
 from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists

@@ -11,13 +11,8 @@ from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.jobspec.fields.job_id import job_id_of_display_name
 from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.problems import InvalidJob, Problem, snake_case
-from trainmaster.jobspec.reading.document_kinds import (
-    AI_PLATFORM,
-    EXTENSION,
-    MANIFEST_NAMES,
-    TRAINING_INPUT,
-    detect_kind,
-)
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import EXTENSION, MANIFEST_NAMES, TRAINING_INPUT
 from trainmaster.jobspec.reading.foreign_files import refuse_unconverted_file, tool_of
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.jobspec.reading.read_model import with_lists

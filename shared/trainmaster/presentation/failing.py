@@ -13,7 +13,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.reporting.next_steps import EVERY_REPLICA_RUNS
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.ports.store import JobQueries
 from trainmaster.presentation.job_view import View, timestamp
 

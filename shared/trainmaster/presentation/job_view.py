@@ -31,7 +31,7 @@ from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.messages import with_log_link
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
 
 _BODY_FIELDS: Final = {
@@ -219,12 +219,6 @@ def console_link(address: str, job_id: str) -> str:
     `address`: that of the console; empty: there is none, and the page has no address.
     """
     return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
-
-
-def display_name(job: Job) -> str:
-    """Return the display name of a job of Vertex AI's format; empty: AI Platform has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""
 
 
 def _algorithm_view(job: Job) -> View:

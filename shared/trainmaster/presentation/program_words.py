@@ -8,7 +8,7 @@ from typing import Final
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.remedies import FOLDER_MODULE
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, PACKED_FROM
+from trainmaster.jobspec.reading.field_names import EXTENSION, PACKED_FROM
 
 CHARS_MAX: Final = 120
 """Longest line; a longer one is cut."""

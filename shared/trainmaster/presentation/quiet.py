@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries
 from trainmaster.presentation.job_view import View, timestamp
 from trainmaster.presentation.progress import rough_words

@@ -19,13 +19,8 @@ from typing import Any, Final
 
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.job_document import field_at, with_field
-from trainmaster.jobspec.reading.document_kinds import (
-    AI_PLATFORM,
-    EXTENSION,
-    PACKED_FROM,
-    TRAINING_INPUT,
-    detect_kind,
-)
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec.reading.field_names import EXTENSION, PACKED_FROM, TRAINING_INPUT
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.packaging.folder_files import FolderFiles, choose_files, is_file, leads_out

@@ -120,34 +120,6 @@ def test_find_prefers_docker_and_returns_none_without_an_engine(tmp_path: Path) 
     assert ContainerEngine.find({"PATH": os.devnull}, "vm") is None
 
 
-@pytest.mark.parametrize(
-    ("has_own_engine", "left"), [(True, []), (False, ["b"])], ids=["its own", "shared"]
-)
-def test_containers_of_programs_are_removed_if_the_engine_is_the_vms_own(
-    tmp_path: Path, *, has_own_engine: bool, left: list[str]
-) -> None:
-    """Container `a` is the agent's, and `b` one that a program has started."""
-    containers = tmp_path / "containers"
-    containers.mkdir()
-    for name in ("a", "b"):
-        (containers / name).touch()
-    program = tmp_path / "docker"
-    program.write_text(
-        f"""#!/bin/sh
-cd {containers}
-case "$1 $*" in
-"ps "*label=*) echo a;;
-"ps "*) ls;;
-"rm "*) shift 3; rm "$@";;
-esac
-"""
-    )
-    program.chmod(0o755)
-    engine = ContainerEngine(str(program), "vm")
-    assert engine.remove_all(has_own_engine=has_own_engine) == 2 - len(left)
-    assert [container.name for container in containers.iterdir()] == left
-
-
 def test_engine_that_does_not_answer_raises_instead_of_lacking_an_image(tmp_path: Path) -> None:
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")

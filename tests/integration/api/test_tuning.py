@@ -58,10 +58,10 @@ def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) 
         "endTime": best["endTime"],
         "finalMetric": {"trainingStep": "100", "objectiveValue": 0.9},
     }
-    hours = 0.5 + 0.5 + 1
-    assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), (
-        "of all trials together"
-    )
+    hours_of_all_trials = 0.5 + 0.5 + 1
+    machine_usd_per_hour, ml_unit_usd_per_hour = 0.19, 0.49  # the service's former prices
+    ml_units = hours_of_all_trials * machine_usd_per_hour / ml_unit_usd_per_hour
+    assert output["consumedMLUnits"] == pytest.approx(ml_units, abs=0.01)
 
 
 def test_running_trial_has_its_metrics_and_one_stopped_early_is_marked(

@@ -18,6 +18,7 @@ from bench.costs import (
     KEPT,
     PHASES,
     REQUESTS,
+    RERUN,
     Formula,
     PhaseCost,
     job_without_faults,
@@ -105,18 +106,16 @@ def test_keeping_machines_costs_exactly_what_the_table_says(
         assert_costs(while_kept, "minute", size, KEPT)
 
 
-def test_end_of_replicas_that_are_judged_alone_writes_those_that_run(
-    firestore_emulator: str,
-) -> None:
-    """They may lose their VMs beside the end, and the others may not."""
+def test_end_of_replicas_that_are_judged_alone_writes_no_more(firestore_emulator: str) -> None:
+    """What they lose beside the end is found by the provisioning after it."""
     writes = []
     for kind in (KeepingGang, KeepingIndependent):
         with a_gang(kind, SIZES[1], firestore_emulator) as (gang, _):
             gang.functions.run(gang.reports())
             (chief, *_) = gang.exits(exit_status=0)
-            writes.append(gang.cost_of(partial(gang.functions.run, [chief])))
-    together, alone = (cost.writes for cost in writes)
-    assert alone == together + SIZES[1] - 1
+            writes.append(gang.cost_of(partial(gang.functions.run, [chief])).writes)
+    together, alone = writes
+    assert alone == together
 
 
 def test_each_event_needs_the_requests_of_the_table(firestore_emulator: str) -> None:
@@ -151,6 +150,19 @@ def test_cost_per_replica_is_at_most_a_fifth_above_its_floor(phase: str) -> None
     assert (reads, writes) >= (cost.floor.reads, cost.floor.writes)
     is_near = reads <= 1.2 * cost.floor.reads and writes <= 1.2 * cost.floor.writes
     assert is_near is (phase not in ABOVE_FLOOR)
+
+
+def test_each_operation_of_a_rerun_has_a_reason() -> None:
+    cost = PHASES["rerun"]
+    assert cost.floor is not None
+    needed = [part for part in RERUN if not part.is_above_floor]
+    for parts, reads, writes in (
+        (RERUN, cost.reads.per_member, cost.writes.per_member),
+        (needed, cost.floor.reads, cost.floor.writes),
+    ):
+        assert sum(part.reads for part in parts) == reads
+        assert sum(part.writes for part in parts) == writes
+    assert all(part.why for part in RERUN)
 
 
 def test_sum_of_the_phases_is_the_cost_of_a_job() -> None:

@@ -23,8 +23,8 @@ from tests.unit.flows.test_upload import AT_THREE, Bucket
 from tests.unit.jobspec.test_manifests import WITH_REGION
 from trainmaster.api.request import Service
 from trainmaster.cli import schedule
+from trainmaster.cli.doctor.file_checks import check_file
 from trainmaster.cli.doctor.findings import Status
-from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.gcloud_flags import apply_flags
 from trainmaster.cli.job_files import check_document, read_job, with_job_name
 from trainmaster.client import client as python_client

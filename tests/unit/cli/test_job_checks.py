@@ -14,7 +14,7 @@ from tests.support.jobs import a_plan, a_spec
 from tests.support.memory_resources import MemoryResources
 from tests.support.world import World
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
-from trainmaster.cli.doctor import job_checks
+from trainmaster.cli.doctor import file_checks, job_checks
 from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
 from trainmaster.core.intake.bucket_places import BucketPlace
@@ -90,14 +90,14 @@ def test_job_that_lacks_nothing_has_no_problem_and_names_what_is_unknown() -> No
 
 
 def test_every_wrong_field_of_a_job_file_is_a_problem() -> None:
-    findings = job_checks.check_file(
+    findings = file_checks.check_file(
         {"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")}
     )
     assert [text.partition(" ")[0] for text in problems(findings)] == [
         "trainingInput.jobDir",
         "trainingInput.masterType",
     ]
-    assert job_checks.check_file({"jobId": "digits_1", **a_spec()}) == [ok("job file of digits_1")]
+    assert file_checks.check_file({"jobId": "digits_1", **a_spec()}) == [ok("job file of digits_1")]
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ PLACED = {
 
 
 def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_left() -> None:
-    assert [finding.status for finding in job_checks.check_file(PLACED)] == [Status.OK]
+    assert [finding.status for finding in file_checks.check_file(PLACED)] == [Status.OK]
     quotas = {"CPUS": (0.0, 16.0)}
     findings = check(PLACED, quotas, regions="us-central1", prices=price_list())
     assert problems(findings) == [], "another alternative may fit"

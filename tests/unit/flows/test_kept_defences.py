@@ -15,7 +15,6 @@ from tests.support.world import World
 from tests.unit.flows import test_kept_machines as story
 from tests.unit.flows import test_kept_machines_fit as fit_tests
 from tests.unit.flows import test_kept_machines_races as races
-from trainmaster.core import evolve
 from trainmaster.core.actions import ReleaseMachines
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.model import fit, plan
@@ -28,9 +27,11 @@ from trainmaster.core.model.vm import Directive, Vm
 from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reconcile import kept, startup_timeout
 from trainmaster.core.reconcile.steps import Direct, Step
+from trainmaster.core.rules import judge
 from trainmaster.core.rules import kept_machines as rules
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.core.transitions import kept_machines as transitions
+from trainmaster.core.transitions.change import Change
 from trainmaster.flows.commit import decide
 from trainmaster.flows.provisioning import (
     admission,
@@ -173,8 +174,23 @@ def read_the_clock_first(patch: Patch) -> None:
     patch.setattr("trainmaster.flows.commit.record.decide", decide_earlier)
 
 
-def keep_vms_of_changed_replicas(patch: Patch) -> None:
-    patch.setattr(evolve, "_kept_replicas", lambda *_: ())
+def look_for_no_lost_vms(patch: Patch) -> None:
+    patch.setattr(reconciliation, "lost_vms", lambda *_, **__: ())
+
+
+def judge_no_loss_of_kept_vms(patch: Patch) -> None:
+    patch.setattr(judge, "judge_loss_while_kept", lambda *_: None)
+
+
+def commit_a_loss_whatever_the_job_is(patch: Patch) -> None:
+    commit = MemoryStore.commit
+
+    def commit_without_job(
+        store: MemoryStore, loaded: Any, entry: Any, change: Change, *more: Any
+    ) -> None:
+        commit(store, loaded, entry, replace(change, requires_job=False), *more)
+
+    patch.setattr(MemoryStore, "commit", commit_without_job)
 
 
 def hand_over_to_the_ended(patch: Patch) -> None:
@@ -288,10 +304,21 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
     ),
     (store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
     (
-        keep_vms_of_changed_replicas,
-        races.test_end_beside_a_loss_does_not_keep_the_lost_vm,
+        look_for_no_lost_vms,
+        races.test_loss_before_the_end_is_committed_is_not_kept,
         {"fields": races.SERVERS},
     ),
+    (
+        commit_a_loss_whatever_the_job_is,
+        races.test_end_before_the_loss_is_committed_keeps_the_others,
+        {"fields": races.SERVERS},
+    ),
+    (
+        judge_no_loss_of_kept_vms,
+        races.test_loss_after_the_end_keeps_the_others,
+        {"fields": {}},
+    ),
+    (look_for_no_lost_vms, races.test_machine_that_stops_while_kept_is_kept_no_longer),
     (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
     (
         wait_as_for_new_vms,

@@ -28,8 +28,9 @@ from trainmaster.core.actions import SucceedJob
 from trainmaster.core.events import IncarnationRef, VmRef
 from trainmaster.core.model.machine_set import ReleaseCause, SetState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reporting.phases import kept_spans
 from trainmaster.core.transitions.change import Change, with_next_version
 from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, release_machines
@@ -326,29 +327,128 @@ SERVERS = {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
 """With a parameter server, all replicas are judged each alone."""
 
 
-@pytest.mark.parametrize("fields", [SERVERS, {}], ids=["judged alone", "member of a round"])
-def test_end_beside_a_loss_does_not_keep_the_lost_vm(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
-) -> None:
-    """The loss of a replica that is judged alone changes only this replica's document, and that of
-    a member ends its round.
-    """
+def lose(world: World) -> None:
+    """Report that a worker's VM goes into host maintenance: it still runs for up to an hour."""
+    world.send("maintenance", WORKERS[0], cause="maintenance")
+
+
+LOSSES = pytest.mark.parametrize("fields", [SERVERS, {}], ids=["judged alone", "member of a round"])
+
+
+def running_job(fields: dict[str, object]) -> World:
+    """Return a running job that keeps its machines. `fields`: more of its training input."""
     world = World("first")
     spec = a_keeping_spec()
     training_input: Any = spec["trainingInput"]
     run_job(world, {**spec, "trainingInput": {**training_input, **fields}})
-    lost = world.vm(WORKERS[0])
+    return world
 
-    def lose() -> None:
-        world.send("maintenance", WORKERS[0], cause="host_error")
 
-    before_next_commit(world, monkeypatch, lose)
-    succeed(world)
+def check_not_kept(world: World, lost: Vm) -> None:
+    """Check that the job keeps its machines but for this one."""
     assert world.state == "SUCCEEDED"
-    assert world.replica(WORKERS[0]).vm_generation == 2
     kept = machine_set(world)
     assert kept.state is SetState.KEPT
     assert lost.instance_id not in {vm.instance_id for vm in kept.vms}
+    assert {vm.instance_id for vm in kept.vms} == {vm.instance_id for vm in world.vms}
+    assert sum(group.count for group in kept.groups) == len(kept.vms)
+
+
+@LOSSES
+def test_loss_before_the_end_is_committed_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    """The loss of a replica that is judged alone changes only this replica's document, which the
+    end has read and does not write; that of a member ends its round.
+    """
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    before_next_commit(world, monkeypatch, lambda: lose(world))
+    succeed(world)
+    check_not_kept(world, lost)
+
+
+@LOSSES
+def test_end_before_the_loss_is_committed_keeps_the_others(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    """The loss was judged on the running job, and all machines have been told to idle since."""
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    before_next_commit(world, monkeypatch, lambda: succeed(world))
+    lose(world)
+    deliver(world)
+    check_not_kept(world, lost)
+
+
+@LOSSES
+def test_loss_after_the_end_keeps_the_others(fields: dict[str, object]) -> None:
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    succeed(world)
+    until = machine_set(world).until
+    lose(world)
+    deliver(world)
+    check_not_kept(world, lost)
+    assert machine_set(world).until == until
+    (span,) = (
+        span for span in kept_spans(world.history, machine_set(world)) if span.end is not None
+    )
+    assert span.replica_id == WORKERS[0], "nobody pays for it any more"
+
+
+def test_machine_that_stops_while_kept_is_kept_no_longer(first: World) -> None:
+    """Nothing but a listing shows it; its program has ended, so no replica has lost it."""
+    lost = first.vm(WORKERS[0])
+    first.fleet.stop(lost.name)
+    first.wait(60)
+    first.sweep()
+    deliver(first)
+    check_not_kept(first, lost)
+    second = other(first, "second")
+    beat_all(first)
+    run_job(second)
+    assert second.job.set_id == "first"
+    assert second.state == "RUNNING"
+
+
+def test_take_beside_the_finding_of_a_loss_wins(
+    first: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = first.vm(WORKERS[0])
+    first.fleet.stop(lost.name)
+    second = other(first, "second")
+    before_next_commit(second, monkeypatch, lambda: run_job(second))
+    first.provision()
+    deliver(second)
+    second.report_all_ready()
+    assert machine_set(second).holder == "second"
+    assert second.state == "RUNNING"
+    assert lost.instance_id not in {vm.instance_id for vm in second.vms}
+
+
+@pytest.mark.parametrize("attempts", [1, 9])
+def test_losses_of_one_moment_do_not_hinder_each_other(
+    monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    """A thousand Spot VMs may be preempted in one minute."""
+    world = World("first")
+    spec = a_keeping_spec(independentReplicas=True)
+    training_input: Any = spec["trainingInput"]
+    run_job(world, {**spec, "trainingInput": {**training_input, "workerCount": str(attempts + 1)}})
+    commit = world.store.commit
+    commits: list[str] = []
+    others = iter([ReplicaId(TaskType.WORKER, index + 1) for index in range(attempts)])
+
+    def commit_after_others(loaded: Any, entry: Any, *more: Any) -> None:
+        commits.append(entry.key)
+        for replica_id in others:
+            world.send("maintenance", replica_id, cause="maintenance")
+        commit(loaded, entry, *more)
+
+    monkeypatch.setattr(world.store, "commit", commit_after_others)
+    lose(world)
+    assert len(commits) == len(set(commits)) == attempts + 1, "no commit is repeated"
 
 
 def test_end_keeps_all_machines_although_replicas_change_all_the_time(

@@ -33,7 +33,8 @@ from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
 from trainmaster.jobspec.problems import FieldPath
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)

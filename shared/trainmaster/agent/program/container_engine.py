@@ -40,6 +40,17 @@ STOP_S = 60
 save.
 """
 
+CONTAINER = "container"
+KINDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    CONTAINER: (("ps", "--all", "--quiet", "--no-trunc"), ("rm", "--force", "--volumes")),
+    "volume": (("volume", "ls", "--quiet"), ("volume", "rm", "--force")),
+    "network": (("network", "ls", "--format", "{{.Name}}"), ("network", "rm")),
+}
+"""Kind of object that programs make → the commands that list and remove it. Volumes and networks
+can be removed once no container uses them.
+"""
+PREDEFINED_NETWORKS = ("bridge", "host", "none", "podman")
+
 # Lines of the engine's output: its hint at the manual, and that there is no such image
 _HINT = re.compile(r"(Run|See) '\w+ run --help'")
 _NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
@@ -75,13 +86,15 @@ class ContainerEngine:
         self._vm = vm
 
     @staticmethod
+    def find_all(environ: Mapping[str, str], vm: str) -> list[ContainerEngine]:
+        """Return the engines on the PATH, docker first."""
+        programs = [shutil.which(name, path=environ.get("PATH")) for name in ("docker", "podman")]
+        return [ContainerEngine(program, vm) for program in programs if program is not None]
+
+    @staticmethod
     def find(environ: Mapping[str, str], vm: str) -> ContainerEngine | None:
-        """Return the engine on the PATH, docker first; None if there is none."""
-        for name in ("docker", "podman"):
-            program = shutil.which(name, path=environ.get("PATH"))
-            if program is not None:
-                return ContainerEngine(program, vm)
-        return None
+        """Return the engine that runs programs, docker first; None if there is none."""
+        return next(iter(ContainerEngine.find_all(environ, vm)), None)
 
     def version_command(self) -> list[str]:
         """Return the command that prints the engine's name and version.
@@ -137,8 +150,12 @@ class ContainerEngine:
         return bool(self._init_options())
 
     @property
+    def name(self) -> str:
+        return Path(self._program).name
+
+    @property
     def is_podman(self) -> bool:
-        return Path(self._program).name == "podman"
+        return self.name == "podman"
 
     def has_image(self, image: str) -> bool:
         """Return whether the image is on this VM. Raises EngineError if the engine does
@@ -184,21 +201,42 @@ class ContainerEngine:
         except EngineError:
             return False
 
-    def remove_all(self, *, has_own_engine: bool = False) -> int:
-        """Remove all containers of this VM; return how many there were, or 0 if the engine does not
-        answer.
-
-        `has_own_engine`: whether the engine is this VM's alone, so that containers which a program
-        has started with it are removed, too. They have no label.
+    def remove_all(self) -> int:
+        """Remove the containers that agents of this VM have started; return how many there were, or
+        0 if the engine does not answer.
         """
-        of_this_vm = () if has_own_engine else ("--filter", f"label={LABEL}={self._vm}")
+        of_this_vm = f"label={LABEL}={self._vm}"
         try:
-            ids = self._run("ps", "--all", "--quiet", *of_this_vm).stdout.split()
+            ids = self._run("ps", "--all", "--quiet", "--filter", of_this_vm).stdout.split()
         except EngineError:
             return 0
         if ids:
             self.remove(*ids)
         return len(ids)
+
+    def objects(self) -> dict[str, list[str]]:
+        """Return the ids of containers, and the names of volumes and networks, by kind (`KINDS`).
+
+        The networks that each engine has are left out. Raises EngineError if it does not answer.
+        """
+        return {
+            kind: [name for name in self._lines(*listing) if name not in PREDEFINED_NETWORKS]
+            for kind, (listing, _) in KINDS.items()
+        }
+
+    def remove_objects(self, kind: str, names: Sequence[str]) -> None:
+        """Remove these; the caller looks whether that had an effect. Raises EngineError if the
+        engine does not answer.
+        """
+        if names:
+            self._run(*KINDS[kind][1], *names)
+
+    def _lines(self, *arguments: str) -> list[str]:
+        """Return the words that the command prints. Raises EngineError if it fails."""
+        result = self._run(*arguments)
+        if result.returncode != 0:
+            raise EngineError(result.stderr.strip() or f"status {result.returncode}")
+        return result.stdout.split()
 
     def _full_name(self, image: str) -> str:
         """Add the registry to a name without one: docker pulls such images from Docker Hub, podman

@@ -43,7 +43,8 @@ class ImagePuller:
     """Pulls images, with the VM's own identity if the registry is Google's.
 
     An image that is on the VM is not pulled again, so that all incarnations of a replica on one VM
-    run the same image.
+    run the same image. One that another job may have pulled is, once, if the job names it without a
+    digest: its tag may be of another image since.
     """
 
     def __init__(
@@ -53,7 +54,11 @@ class ImagePuller:
         runner: CancellableRunner,
         workspace: Workspace,
         pause: Callable[[float], object] = time.sleep,
+        *,
+        is_first_job: bool = True,
     ) -> None:
+        """`is_first_job`: whether no other job has had this VM."""
+        self._is_first_job = is_first_job
         self._engine = engine
         self._metadata = metadata
         self._runner = runner
@@ -66,12 +71,24 @@ class ImagePuller:
 
     def _pull_if_missing(self, image: str) -> None:
         try:
-            if not self._engine.has_image(image):
+            if self._may_be_outdated(image) or not self._engine.has_image(image):
                 self._pull(image)
+                self._pulled_file.write_text(image, encoding="utf-8")
         except (EngineError, HttpError) as error:
             raise new_setup_error(
                 "ImageError", f"cannot pull {image}: {error}", transient=True
             ) from error
+
+    def _may_be_outdated(self, image: str) -> bool:
+        if self._is_first_job or "@" in image:
+            return False
+        file = self._pulled_file
+        return not file.exists() or file.read_text(encoding="utf-8") != image
+
+    @property
+    def _pulled_file(self) -> Path:
+        """File with the image that this job has pulled. The next job's agent removes it."""
+        return self._workspace.work / "pulled-image"
 
     def _pull(self, image: str) -> None:
         workspace = self._workspace

@@ -3,9 +3,10 @@
 `main.py` calls `remember_first_files` for the first job of a VM that several jobs may use, one
 after the other, and `clean` when the agent of a later job starts there:
 
-    processes      all that the startup script has ever started, containers, what cron and at run,
-                   units of systemd that did not exist before the VM's first job, and those of
-                   users whose units run without a login since then
+    processes      all that the startup script has ever started, what cron and at run, units of
+                   systemd that did not exist before the VM's first job, and those of users whose
+                   units run without a login since then
+    containers     new ones, and what else is new in their engines (`previous_containers`)
     mounts         those that are new: their content is of other machines
     System V IPC   new shared memory, queues and semaphores. Those of POSIX are files below /dev
     files          the agent's folders; what has appeared in the folders for temporary files, and
@@ -39,13 +40,14 @@ from trainmaster.agent.program.machine_processes import (
 )
 from trainmaster.agent.program.process_table import kill_all
 from trainmaster.agent.setup import machine_state
+from trainmaster.agent.setup.previous_containers import FIRST_OBJECTS
 from trainmaster.agent.workspace import Workspace
 
 FIRST_FILES = "first-files.json"
 """File with what the VM had before its first job: names by folder, and what is no file of theirs,
 by the keys below.
 """
-KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES))
+KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES, FIRST_OBJECTS))
 """Entries of the agent's folder that are not of one job."""
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 - they are cleaned, not used
 OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"

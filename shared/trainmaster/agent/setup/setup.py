@@ -127,5 +127,12 @@ class Setup:
             installation = EngineInstallation(self._runner, self._workspace, self._pause)
             engine = installation.run(self._identity.instance.name)
         stop_engine_last(self._workspace)
-        puller = ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause)
+        puller = ImagePuller(
+            engine,
+            self._metadata,
+            self._runner,
+            self._workspace,
+            self._pause,
+            is_first_job=self._config.tenure == 1,
+        )
         puller.ensure_present(image)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from trainmaster.cli.doctor.file_checks import SEE, finding_of
 from trainmaster.cli.doctor.findings import (
     Finding,
     Status,
@@ -47,7 +48,6 @@ from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
 
-SEE: Final = 'see the page "job-format" of the documentation'
 UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
@@ -60,21 +60,6 @@ _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 
 Source: "Allocation quotas".
 """
-
-
-def check_file(document: Mapping[str, Any]) -> list[Finding]:
-    """Return the problems of the job file itself, or its substitutions if it has no problem.
-
-    They are the same in every installation.
-    """
-    try:
-        spec = accept(document, default_job_id=None)
-    except InvalidJob as invalid:
-        return [_finding_of(found) for found in invalid.problems]
-    return [
-        ok(f"job file of {spec.job_id}"),
-        *(limit(note.text, SEE) for note in spec.plan.origin.substitutions),
-    ]
 
 
 def check_job(
@@ -125,15 +110,11 @@ def check_job_id(document: Mapping[str, Any]) -> Iterator[Finding]:
         yield ok(f"jobId: no job has the id {job_id}")
 
 
-def _finding_of(invalid: Problem) -> Finding:
-    return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
-
-
 def _check_region(
     spec: AcceptedSpec, wrong_place: Problem | None, inspection: Inspection
 ) -> Iterator[Finding]:
     if wrong_place:
-        yield _finding_of(wrong_place)
+        yield finding_of(wrong_place)
         return
     missing = [region for region in spec.plan.where.regions if inspection.quotas(region) is None]
     if missing:
@@ -158,7 +139,7 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
         checked = with_resources(spec, objects, resources, opens_packages=False)
         programs = list(check_programs(spec.plan, objects(), staged))
     except InvalidJob as invalid:
-        yield from map(_finding_of, invalid.problems)
+        yield from map(finding_of, invalid.problems)
         return
     except (TemporaryError, *USER_ERRORS) as error:
         yield not_checked("packages, buckets, images, account and secrets", str(error))

@@ -20,6 +20,7 @@ from trainmaster.core.actions.job_actions import (
     CompleteTuning,
     ContinueProvisioning,
     DeleteJob,
+    DropMachines,
     FailJob,
     JobAction,
     NoteCost,

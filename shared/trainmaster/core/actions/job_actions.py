@@ -245,6 +245,14 @@ class ReleaseMachines:
 
 
 @dataclass(frozen=True, slots=True)
+class DropMachines:
+    """Take VMs out of the machines that the job keeps: they are lost."""
+
+    instance_ids: tuple[str, ...]
+    kind: Literal["drop_machines"] = "drop_machines"
+
+
+@dataclass(frozen=True, slots=True)
 class CompleteTuning:
     """End a tuning job as SUCCEEDED."""
 
@@ -267,5 +275,6 @@ JobAction = (
     | SetLabels
     | DeleteJob
     | ReleaseMachines
+    | DropMachines
     | CompleteTuning
 )

@@ -20,6 +20,7 @@ from trainmaster.core.events.job_events import (
     DeleteRequested,
     JobSubmitted,
     LabelsChanged,
+    MachinesLost,
     MachinesReleased,
     MembersJoin,
     ProvisioningStarted,
@@ -67,6 +68,7 @@ JobEvent = (
     | CostChecked
     | LabelsChanged
     | DeleteRequested
+    | MachinesLost
     | MachinesReleased
     | DeadlinePassed
 )

@@ -276,6 +276,23 @@ class MachinesReleased(JobEventBase):
 
 
 @dataclass(frozen=True, slots=True)
+class MachinesLost(JobEventBase):
+    """VMs that an ended job keeps do not run any more, or its replicas lost them as it ended."""
+
+    job_id: str
+    """The holder of the machine set."""
+    instance_ids: tuple[str, ...]
+    seen: int
+    """Version of the set that the VMs were compared with."""
+    at: datetime
+    kind: Literal["machines_lost"] = "machines_lost"
+
+    @property
+    def key(self) -> str:
+        return f"machines-lost-{self.seen}"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested(JobEventBase):
     """A user, or the tuning job of a trial, requested that the job be cancelled."""
 

@@ -2,7 +2,8 @@
 
     job ends, keepMachines ──► KEPT ──► IN_USE (next holder, tenure + 1) ──► KEPT …
                                 │                  └─ ends and keeps nothing ──► RELEASED
-                                └─ deadline, user, capacity needed, none left ──► RELEASED
+                                ├─ deadline, user, capacity needed, none left ──► RELEASED
+                                └─ some of its VMs are lost ──► KEPT without them
 
 The id of a set is the id of the job that created its VMs. It is in their names and labels for ever.
 A set has exactly one holder, and the set's document is created by the commit that ends a job which
@@ -41,7 +42,6 @@ class ReleaseCause(StrEnum):
     USER = "user"  # a user released them, or deleted the holder
     CAPACITY = "capacity"  # another job needs what they use
     TUNING_ENDED = "tuning_ended"  # no trial is left that may take them
-    GONE = "gone"  # none of them is left
 
 
 @dataclass(frozen=True, slots=True)

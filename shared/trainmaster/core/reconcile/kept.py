@@ -33,6 +33,26 @@ def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple
     return tuple(steps)
 
 
+def lost_vms(
+    state: State, machines: MachineSet, vms: Sequence[Vm], *, is_complete: bool
+) -> tuple[str, ...]:
+    """Return the instance ids of kept VMs that do not run, or that their replicas lost as the job
+    ended: one function read the job before its end, and another one the replica before its loss.
+
+    `is_complete`: whether the listing has the VMs of all zones. The replicas are only compared if
+    `state` holds the whole attempt.
+    """
+    listed = {vm.instance_id: vm.status for vm in vms}
+    lost = []
+    for vm in machines.vms:
+        status = listed.get(vm.instance_id)
+        is_gone = status is not VmStatus.RUNNING if status or is_complete else False
+        replica = state.find(state.job.attempt, vm.replica_id)
+        if is_gone or (replica is not None and replica.instance_id != vm.instance_id):
+            lost.append(vm.instance_id)
+    return tuple(lost)
+
+
 def all_idle(machines: MachineSet, vms: Sequence[Vm]) -> bool:
     """Whether no VM of a set that is kept needs a directive."""
     kept = {vm.instance_id for vm in machines.vms}

@@ -27,6 +27,7 @@ from trainmaster.core.events import (
     Event,
     JobSubmitted,
     LabelsChanged,
+    MachinesLost,
     MachinesReleased,
     MemberMissing,
     MembersJoin,
@@ -59,7 +60,11 @@ from trainmaster.core.rules.capacity import (
     judge_zones_emptied,
 )
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
-from trainmaster.core.rules.kept_machines import judge_release
+from trainmaster.core.rules.kept_machines import (
+    judge_loss_while_kept,
+    judge_lost_machines,
+    judge_release,
+)
 from trainmaster.core.rules.lifecycle import (
     judge_all_ready,
     judge_provisioning_started,
@@ -93,6 +98,7 @@ ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
     LabelsChanged: judge_labels,
     DeleteRequested: judge_deletion,
     MachinesReleased: judge_release,
+    MachinesLost: judge_lost_machines,
     TrialStarted: judge_trial,
     TrialEnded: judge_trial,
 }
@@ -141,18 +147,21 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
     rule = ENDED_JOB_RULES.get(type(event))
     if rule is not None:
         return rule(state, event, now)
-    ignored = _without_subject(state, event)
-    if ignored is not None:
-        return ignored
+    without_subject = _without_subject(state, event)
+    if without_subject is not None:
+        return without_subject
     if isinstance(event, ReplicaEvent):
         return _judge_replica_event(state, event, now)
     return LIVE_JOB_RULES[type(event)](state, event, now)
 
 
 def _without_subject(state: State, event: Event) -> Decision | None:
-    """Return the decision to ignore an event whose subject never existed or whose job has ended;
-    None: judge it further.
+    """Return the decision about an event whose subject never existed or whose job has ended: to
+    ignore it, unless it is the loss of a VM that is kept. None: judge it further.
     """
+    kept_loss = judge_loss_while_kept(state, event) if isinstance(event, VmLost) else None
+    if kept_loss is not None:
+        return kept_loss
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return stale(
             Reason.UNKNOWN_INCARNATION,

@@ -16,12 +16,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
-from trainmaster.core.actions import CancelJob, FailJob, ReleaseMachines, SucceedJob
+from trainmaster.core.actions import (
+    CancelJob,
+    DropMachines,
+    FailJob,
+    ReleaseMachines,
+    SucceedJob,
+)
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
-from trainmaster.core.events import MachinesReleased
+from trainmaster.core.events import MachinesLost, MachinesReleased, VmLost
 from trainmaster.core.model.fit import ROLE, fit_of, may_share
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
+from trainmaster.core.model.machine_set import KeptVm, MachineSet, ReleaseCause
 from trainmaster.core.timeouts import CHAIN_S
 
 FAULTS: Final = (
@@ -32,6 +38,8 @@ FAULTS: Final = (
     Reason.UNFIT,
 )
 """Reasons of a failure that may be a fault of the machines: they are not kept."""
+SHOWN_MAX: Final = 3
+"""Replicas whose lost VMs a sentence names."""
 
 
 def keeps_machines(job: Job, decision: Decision) -> bool:
@@ -63,6 +71,37 @@ def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decis
     return Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines())
 
 
+def judge_lost_machines(state: State, event: MachinesLost, now: datetime) -> Decision:
+    """Keep the other machines, unless the set has changed since it was compared with its VMs."""
+    del now
+    machines = state.machine_set
+    if machines is None or not state.keeps_machines or machines.version != event.seen:
+        return stale(Reason.NOTHING_TO_DO, "The machines have changed since.")
+    return _drop(machines, event.instance_ids)
+
+
+def judge_loss_while_kept(state: State, event: VmLost) -> Decision | None:
+    """Return the decision about the loss of a VM that the ended job keeps; None: it is about none.
+
+    A VM that is about to stop, as for host maintenance, still runs: no listing shows its loss.
+    """
+    machines = state.machine_set
+    if machines is None or not state.keeps_machines:
+        return None
+    subject = event.subject
+    lost = KeptVm(subject.replica_id, subject.vm.instance_id, subject.vm_generation)
+    return _drop(machines, (lost.instance_id,)) if lost in machines.vms else None
+
+
+def _drop(machines: MachineSet, lost: tuple[str, ...]) -> Decision:
+    who = [vm.replica_id.words for vm in machines.vms if vm.instance_id in lost]
+    shown = ", ".join(who[:SHOWN_MAX])
+    more = f" and {len(who) - SHOWN_MAX} others" if len(who) > SHOWN_MAX else ""
+    left = len(machines.vms) - len(who)
+    text = f"Lost while kept: the machines of {shown}{more}. Still kept: {left or 'none'}."
+    return Decision(Rule.LIFECYCLE, Reason.MACHINES_LOST, text, DropMachines(lost))
+
+
 def _release_words(event: MachinesReleased) -> str:
     match event.cause:
         case ReleaseCause.DEADLINE:
@@ -73,8 +112,6 @@ def _release_words(event: MachinesReleased) -> str:
             return f"{event.by or 'Another job'} needs what they use"
         case ReleaseCause.TUNING_ENDED:
             return "The tuning job has ended"
-        case ReleaseCause.GONE:
-            return "None of them is left"
         case _:
             assert_never(event.cause)
 

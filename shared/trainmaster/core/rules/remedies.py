@@ -44,6 +44,8 @@ PEER_ENDED: Final = (
 _SYNTAX_ERRORS: Final = ("SyntaxError", "IndentationError", "TabError")
 _IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError")
 _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
+_NOT_A_PACKAGE: Final = "is not a package"
+"""Words of Python for a module in front of a package of the same name."""
 _NO_SUCH_FILE: Final = re.compile(r"No such file or directory: '([^']+)'")
 _NOT_ACCEPTED: Final = re.compile(r"error: unrecognized arguments: (.+)")
 _NO_PROGRAM: Final = re.compile(
@@ -182,7 +184,8 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
         return PEER_ENDED
     if known or not missing or error.type not in _IMPORT_ERRORS:
         return known
-    return _remedy_of_module(missing[1], plan)
+    is_hidden = _NOT_A_PACKAGE in error.message
+    return _remedy_of_hidden(missing[1]) if is_hidden else _remedy_of_module(missing[1], plan)
 
 
 def _has_full_disk(event: ReplicaExited) -> bool:
@@ -294,6 +297,11 @@ def _remedy_of_file(message: str, plan: Plan) -> str:
     return f"{path} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
 
 
+def _remedy_of_hidden(module: str) -> str:
+    parent = module.rpartition(".")[0]
+    return f"Your file {parent}.py hides the package {parent}: give it another name."
+
+
 def _remedy_of_module(module: str, plan: Plan) -> str:
     """Return how the job gets a module that Python did not find."""
     name, _, suffix = module.rpartition(".")
@@ -307,6 +315,14 @@ def _remedy_of_module(module: str, plan: Plan) -> str:
         return (
             f"Choose the runtime that has {package}: `--runtime-version {runtime}`. Or add"
             f" {package} to {where}."
+        )
+    is_namespace = package != package_of(top)  # such as google, which many packages share
+    parent, _, missing = module.rpartition(".")
+    if parent and not is_namespace:  # otherwise, Python would name the parent
+        return (
+            f"{parent} was found, and has no module {missing}. If {top} is a library, another"
+            f" version of it has the module: name that in {where}. If it is your own, add the file"
+            " or correct the name."
         )
     return f"Add {package} to {where}, or add the file if {top} is a module of your own."
 

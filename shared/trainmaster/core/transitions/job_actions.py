@@ -21,6 +21,7 @@ from trainmaster.core.actions import (
     CompleteTuning,
     ContinueProvisioning,
     DeleteJob,
+    DropMachines,
     FailJob,
     JobAction,
     NoteCost,
@@ -48,6 +49,7 @@ from trainmaster.core.transitions.change import (
 )
 from trainmaster.core.transitions.kept_machines import (
     released_set,
+    set_after_loss,
     taken_set,
     taking_replicas,
     with_taken,
@@ -96,7 +98,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(ended, effects=PROVISION)
         case NoteCost() | NoteEmptyZones() | SetLabels():
             return _noted(job, action)
-        case DeleteJob() | ReleaseMachines():
+        case DeleteJob() | ReleaseMachines() | DropMachines():
             return _release(state, action, now)
         case CompleteTuning():
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
@@ -117,14 +119,20 @@ def _begin_preparing(state: State, action: BeginPreparing, now: datetime) -> Cha
     return Change(taking, replicas, effects, taken_set(action.taken, job, now))
 
 
-def _release(state: State, action: DeleteJob | ReleaseMachines, now: datetime) -> Change:
-    """Release the machines that the job keeps, if it does. A deleted job keeps none."""
+def _release(
+    state: State, action: DeleteJob | ReleaseMachines | DropMachines, now: datetime
+) -> Change:
+    """Release the machines that the job keeps, or drop some. A deleted job keeps none."""
     job = None
     if isinstance(action, DeleteJob):
         job = replace(state.job, deleted_at=now, version=state.job.version + 1)
     machines = None
     if state.machine_set is not None and state.keeps_machines:
-        machines = released_set(state.machine_set, now)
+        machines = (
+            set_after_loss(state.machine_set, action.instance_ids, now)
+            if isinstance(action, DropMachines)
+            else released_set(state.machine_set, now)
+        )
     return Change(job, effects=PROVISION, machines=machines)
 
 

@@ -1,5 +1,5 @@
-"""How the document of a machine set changes: when its holder ends, when a next job takes it, and
-when it is released.
+"""How the document of a machine set changes: when its holder ends, when a next job takes it, when
+VMs of it are lost, and when it is released.
 
 A machine set are VMs that one job after another uses (`core.model.machine_set`). The holder is the
 job that has them now, and the tenure the number of that job among all holders. The VMs fit a job if
@@ -9,7 +9,7 @@ they are as it would request them. The fuse is the time at which Compute Engine 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -56,7 +56,7 @@ def ended_set(state: State, ended: Job, now: datetime, *, keeps: bool) -> Machin
         ended_at=now,
         until=min(now + timedelta(seconds=job.plan.keep_s or 0), fuse_at),
         vms=vms,
-        groups=_kept_groups(job, vms),
+        groups=_kept_groups(job.plan.groups, vms),
         usd_per_hour=job.plan.limits.usd_per_hour * len(vms) / len(job.plan.replica_ids),
         vm_generation=max(*generations, before.vm_generation if before else 0),
         kept_periods=before.kept_periods if before else (),
@@ -75,12 +75,12 @@ def _kept_vms(job: Job, replicas: Sequence[Replica]) -> list[KeptVm]:
     return kept
 
 
-def _kept_groups(job: Job, vms: Sequence[KeptVm]) -> tuple[TaskGroup, ...]:
+def _kept_groups(groups: Sequence[TaskGroup], vms: Sequence[KeptVm]) -> tuple[TaskGroup, ...]:
     """Return the roles of the kept VMs, with their numbers and without programs."""
     counts = Counter(vm.replica_id.task_type for vm in vms)
     return tuple(
         replace(group, count=counts[group.task_type], program=None)
-        for group in job.plan.groups
+        for group in groups
         if counts[group.task_type]
     )
 
@@ -91,7 +91,26 @@ def released_set(machines: MachineSet, now: datetime) -> MachineSet:
         machines,
         state=SetState.RELEASED,
         vms=(),
-        kept_periods=_with_period(machines, now),
+        kept_periods=_with_period(machines, machines.vms, now),
+        version=machines.version + 1,
+    )
+
+
+def set_after_loss(machines: MachineSet, lost: Container[str], now: datetime) -> MachineSet:
+    """Return the set without the VMs of these instance ids; released if it has no others.
+
+    Nobody pays for them from now on, and they count in no limit.
+    """
+    left = tuple(vm for vm in machines.vms if vm.instance_id not in lost)
+    if not left:
+        return released_set(machines, now)
+    gone = tuple(vm for vm in machines.vms if vm.instance_id in lost)
+    return replace(
+        machines,
+        vms=left,
+        groups=_kept_groups(machines.groups, left),
+        usd_per_hour=machines.usd_per_hour * len(left) / len(machines.vms),
+        kept_periods=_with_period(machines, gone, now),
         version=machines.version + 1,
     )
 
@@ -105,17 +124,19 @@ def taken_set(taken: Taken, job: Job, now: datetime) -> MachineSet:
         tenure=machines.tenure + 1,
         state=SetState.IN_USE,
         vms=(),
-        kept_periods=_with_period(machines, now),
+        kept_periods=_with_period(machines, machines.vms, now),
         version=machines.version + 1,
     )
 
 
-def _with_period(machines: MachineSet, now: datetime) -> tuple[KeptPeriod, ...]:
-    """Return the times in which the VMs were kept, with the one that ends now."""
+def _with_period(
+    machines: MachineSet, vms: tuple[KeptVm, ...], now: datetime
+) -> tuple[KeptPeriod, ...]:
+    """Return the times in which VMs were kept, with that of these VMs, which ends now."""
     if not machines.is_kept:
         return machines.kept_periods
     ended_at = max(now, machines.ended_at)
-    period = KeptPeriod(machines.holder, machines.ended_at, ended_at, machines.vms)
+    period = KeptPeriod(machines.holder, machines.ended_at, ended_at, vms)
     return (*machines.kept_periods, period)
 
 

@@ -60,14 +60,6 @@ CONFLICT_PAUSE_MIN_S: Final = 0.02
 CONFLICT_PAUSE_MAX_S: Final = 1.0
 """Bounds of the pause after a conflict, which doubles: about one commit, and many."""
 
-UNCHANGED_TRIES: Final = 4
-"""Tries that require the replicas of kept VMs to be as they were read.
-
-Later ones do not: among a thousand replicas that are judged alone, one exits all the time, and the
-job would not end. A VM that is lost at the same moment may then be kept. The next job finds it
-missing, or loses it free of charge.
-"""
-
 _log = logging.getLogger(__name__)
 
 
@@ -198,8 +190,6 @@ def _commit(
         job = state.job if state else None
         change = _with_secrets(evolve(state, decision, now), event)
         drops_notifications = deps.notifications is None and not deps.leaves_notifications
-        if retry >= UNCHANGED_TRIES:
-            change = replace(change, unchanged=())
         if drops_notifications:
             change = replace(
                 change,

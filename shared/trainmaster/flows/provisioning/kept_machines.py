@@ -2,7 +2,8 @@
 
     job with keepMachines leaves the queue ──► kept sets that fit ──► VMs that run, with a fresh
                                                heartbeat ──► ProvisioningStarted names them
-    deadline passed, or no VM left ──► MachinesReleased ──► the holder's VMs are deleted
+    deadline passed ──► MachinesReleased ──► the holder's VMs are deleted
+    VMs run no more ──► MachinesLost ──► the others are kept; a set without others is released
     limit exceeded, stockout, quota used up ──► the oldest kept set is released
 
 A job with `keepMachines` leaves its VMs running when it ends: they are a *kept set*, and the job is
@@ -22,7 +23,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from trainmaster.core.events import MachinesReleased, ProvisioningStarted
+from trainmaster.core.events import MachinesLost, MachinesReleased, ProvisioningStarted
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.machine_set import KeptVm, MachineSet, ReleaseCause, Taken
 from trainmaster.core.model.vm import Vm, VmStatus
@@ -156,6 +157,11 @@ def release(machines: MachineSet, cause: ReleaseCause, deps: Deps, by: str = "")
     """Release the machines, unless somebody has taken or released them."""
     event = MachinesReleased(machines.holder, machines.tenure, cause, deps.clock(), by)
     record(event, deps)
+
+
+def drop_lost(machines: MachineSet, lost: tuple[str, ...], deps: Deps) -> None:
+    """Keep these VMs no longer, unless the set has changed since it was read."""
+    record(MachinesLost(machines.holder, lost, machines.version, deps.clock()), deps)
 
 
 def release_for_limits(live_jobs: Iterable[Job], limits: Limits, deps: Deps) -> None:

@@ -33,7 +33,7 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
 from trainmaster.core.model.members import is_start_missed, may_run_where_requested
 from trainmaster.core.model.vm import Vm
-from trainmaster.core.reconcile.kept import all_idle, is_later, kept_steps
+from trainmaster.core.reconcile.kept import all_idle, is_later, kept_steps, lost_vms
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Delete,
@@ -276,27 +276,29 @@ class _Cycles:
 
     def _keep(self, loaded: Loaded, machines: MachineSet) -> _Next:
         """Let the machines idle that the ended job keeps for a next one, until their time is over
-        or none of them is left.
+        or none of them is left. Those that are lost are kept no longer.
         """
         if self.deps.clock() >= machines.until:
-            return self._release(machines, ReleaseCause.DEADLINE)
+            kept_machines.release(machines, ReleaseCause.DEADLINE, self.deps)
+            return self._after_change()
         zones = loaded.state.job.zones_used
         vms, unreachable, _ = reached(
             lambda: self.fleet_deps.fleet.list_vms(machines.set_id, zones=zones)
         )
-        listed = {vm.instance_id for vm in vms}
-        if not unreachable and not any(vm.instance_id in listed for vm in machines.vms):
-            return self._release(machines, ReleaseCause.GONE)
         if any(is_later(machines, vm) for vm in vms):
             return self._delete_later(vms)
         if not loaded.state.whole and not all_idle(machines, vms):
             self.delivery.load(whole=True)
             return _Next.CYCLE
+        lost = lost_vms(loaded.state, machines, vms, is_complete=not unreachable)
+        if lost:
+            kept_machines.drop_lost(machines, lost, self.deps)
+            return self._after_change()
         steps = Steps(kept_steps(loaded.state, machines, vms))
         return _Next.END if steps.is_done else self._progress(steps, loaded)
 
-    def _release(self, machines: MachineSet, cause: ReleaseCause) -> _Next:
-        kept_machines.release(machines, cause, self.deps)
+    def _after_change(self) -> _Next:
+        """Go on with the machine set as it is now."""
         self.delivery.loaded = None
         self.delivery.has_progress = True
         return _Next.CYCLE

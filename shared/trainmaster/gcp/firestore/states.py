@@ -148,12 +148,12 @@ class States(Database):
                 replica_document(replica, entry.job_id, expire_at if is_past else None),
                 tokens.get(replica.key),
             )
-        for replica in change.unchanged:
-            # A batch has no precondition without a write, so one field is written as it is.
-            path = f"{replicas_path(entry.job_id)}/{replica.key}"
-            self._write(batch, path, {"attempt": replica.attempt}, tokens.get(replica.key))
         if change.job:
             self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
+        elif change.requires_job and job is not None:
+            # A batch has no precondition without a write, so one field is written as it is: that
+            # does not change the update time.
+            self._write(batch, job_path(entry.job_id), {"attempt": job.attempt}, tokens.get(JOB))
         if change.machines:
             path = f"{MACHINE_SETS}/{change.machines.set_id}"
             self._write(batch, path, machine_set_document(change.machines), tokens.get(MACHINES))

@@ -15,7 +15,7 @@ from trainmaster.core.model.search_space import format_number
 from trainmaster.jobspec.catalog.algorithms import Algorithm
 from trainmaster.jobspec.formats.ai_platform import ParameterSpec, TrainingInput
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 _ARGS_PATH: Final[FieldPath] = (TRAINING_INPUT, "args")
 _TUNING_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")

@@ -18,7 +18,8 @@ from trainmaster.core.model.task_group import Variable
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.vertex import EnvVar
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import EXTENSION
 
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""

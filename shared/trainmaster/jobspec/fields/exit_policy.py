@@ -21,7 +21,7 @@ from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule,
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.formats.extension import ExitPolicySpec
 from trainmaster.jobspec.problems import Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.reading.read_model import read_model, with_lists
 
 CODE_MAX: Final = 255

@@ -23,7 +23,8 @@ from trainmaster.jobspec.formats.extension import (
 )
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import EXTENSION, JOB_SPEC
 
 LEAVE_OUT: Final = "leave it out"
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"

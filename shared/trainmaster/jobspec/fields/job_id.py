@@ -1,4 +1,7 @@
-"""Job ids: the rule, and the id of an uploaded file that names none."""
+"""Job ids: the rule, and the id of an uploaded file that names none.
+
+Commands that read a job import this module, and no format of job files.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,6 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 from typing import Final
-
-from trainmaster.jobspec.problems import Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import example_at
 
 JOB_ID_CHARS_MAX: Final = 128
 JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")
@@ -21,18 +21,6 @@ _SUFFIX_CHARS_MAX: Final = 64
 """Characters of what follows a name, so that most of the name stays."""
 _DIGEST_CHARS: Final = 8
 """Characters that stand for the letters which no id can have."""
-
-
-def check_job_id(job_id: str | None, problems: Problems) -> None:
-    """Add a problem if there is no id, or if it is not legal."""
-    if job_id is None:
-        problems.add(("jobId",), "is required", example=example_at(("jobId",)))
-    elif not JOB_ID.fullmatch(job_id):
-        rule = (
-            "must have letters, digits and underscores only, a letter first, at most"
-            f" {JOB_ID_CHARS_MAX} characters"
-        )
-        problems.add(("jobId",), f"{rule}, not {quoted(job_id)}", example=nearest_job_id(job_id))
 
 
 def job_id_from(name: str, suffix: str) -> str:

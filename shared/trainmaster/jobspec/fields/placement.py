@@ -11,7 +11,8 @@ from trainmaster.core.model.task_group import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import EXTENSION
 
 
 def resolve_region(

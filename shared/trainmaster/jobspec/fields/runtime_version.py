@@ -19,7 +19,7 @@ from trainmaster.jobspec.catalog.runtimes import (
 from trainmaster.jobspec.fields.container_images import had_keras_2
 from trainmaster.jobspec.formats.ai_platform import TrainingInput
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 RUNTIME_PATH: Final[FieldPath] = (TRAINING_INPUT, "runtimeVersion")
 PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")

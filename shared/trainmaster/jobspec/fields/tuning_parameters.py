@@ -13,7 +13,7 @@ from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.jobspec.formats.ai_platform import ScaleType
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 
 TRIALS_BYTES_MAX: Final = 400_000
 """Size of all stored trials.

@@ -19,7 +19,7 @@ from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 
 DEEP_LEARNING_GIB_MIN: Final = 50
 """Size of the Deep Learning VM images.

@@ -16,7 +16,7 @@ from trainmaster.jobspec.formats.ai_platform import REPLICAS_MAX
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.machines.vm_hardware import HardwareResolver
 from trainmaster.jobspec.problems import Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 
 def resolve_task_groups(

@@ -31,7 +31,8 @@ from trainmaster.jobspec.machines.nearest import GpuMachine, machine_of_gpu, nea
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.machines.tpu_slices import resolve_slice
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
 """The service had the first two; newer machine families need the others."""

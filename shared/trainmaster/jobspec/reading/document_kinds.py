@@ -28,14 +28,7 @@ from trainmaster.jobspec.formats.base_model import (
 from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob, VertexPipeline
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.problems import FieldPath, snake_case
-
-TRAINING_INPUT: Final = "trainingInput"
-JOB_SPEC: Final = "jobSpec"
-EXTENSION: Final = "trainmaster"
-PACKED_FROM: Final = "packedFrom"
-"""Field of `trainmaster` that only jobs submitted with a folder have."""
-MANIFEST_NAMES: Final = ("apiVersion", "kind")
-"""The fields that together mark an object of Kubernetes."""
+from trainmaster.jobspec.reading.field_names import JOB_SPEC, MANIFEST_NAMES, TRAINING_INPUT
 
 
 @dataclass(frozen=True, slots=True)

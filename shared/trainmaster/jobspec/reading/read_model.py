@@ -33,14 +33,12 @@ from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import (
     AI_PLATFORM,
-    EXTENSION,
-    MANIFEST_NAMES,
-    TRAINING_INPUT,
     DocumentKind,
     detect_kind,
     example_at,
     kinds_of,
 )
+from trainmaster.jobspec.reading.field_names import EXTENSION, MANIFEST_NAMES, TRAINING_INPUT
 from trainmaster.jobspec.reading.foreign_names import meaning_of
 
 _SIMILAR: Final = 0.7

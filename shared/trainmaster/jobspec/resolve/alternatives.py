@@ -28,7 +28,7 @@ from trainmaster.jobspec.machines.obtainable import Request, check_machines, wit
 from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.resolve.named_resources import KMS_KEYS
 from trainmaster.jobspec.resolve.purchases import with_purchases
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec

@@ -28,7 +28,7 @@ from trainmaster.jobspec.formats.ai_platform import TrainingInput
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import EXTENSION, TRAINING_INPUT
 from trainmaster.jobspec.resolve.roles import role_configs
 
 ALGORITHM_PATH: Final[FieldPath] = (EXTENSION, "algorithm")

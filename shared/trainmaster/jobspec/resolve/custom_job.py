@@ -31,7 +31,8 @@ from trainmaster.jobspec.formats.vertex import (
 )
 from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import EXTENSION, JOB_SPEC
 from trainmaster.jobspec.resolve.builtin_algorithm import refuse_algorithm
 from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from trainmaster.jobspec.resolve.worker_pool_programs import PoolPrograms

@@ -15,7 +15,7 @@ from trainmaster.core.model.plan import GcsFolder
 from trainmaster.core.model.task_group import Program
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 GCS: Final = "/gcs/"

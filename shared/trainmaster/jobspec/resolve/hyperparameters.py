@@ -24,7 +24,7 @@ from trainmaster.jobspec.formats.ai_platform import (
     TrainingInput,
 )
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 METRIC_TAG_DEFAULT: Final = "training/hptuning/metric"
 """Name of the metric of a document that names none."""

@@ -8,7 +8,7 @@ from trainmaster.core.intake.named_resources import NamedResource, ResourceKind
 from trainmaster.core.model.origin import Dialect
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import EXTENSION, JOB_SPEC, TRAINING_INPUT
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 _BODIES: Final = {Dialect.AI_PLATFORM: TRAINING_INPUT, Dialect.VERTEX: JOB_SPEC}

@@ -23,7 +23,8 @@ from trainmaster.jobspec.machines.role_request import (
     request_accelerator,
 )
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
 """Beginnings of the names of the roles' fields, such as `masterType`."""

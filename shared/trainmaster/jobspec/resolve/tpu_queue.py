@@ -13,7 +13,7 @@ from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.jobspec.formats.extension import NO_QUEUE, Extension
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 

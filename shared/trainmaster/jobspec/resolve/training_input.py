@@ -36,7 +36,8 @@ from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, TrainingInput
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.jobspec.resolve.builtin_algorithm import (
     IMAGE_PATH,
     algorithm_programs,

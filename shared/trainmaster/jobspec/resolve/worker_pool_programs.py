@@ -18,7 +18,7 @@ from trainmaster.jobspec.fields.programs import check_module, check_packages, re
 from trainmaster.jobspec.fields.runtime_version import keep_keras_2, runtime_for, runtime_label
 from trainmaster.jobspec.formats.vertex import ContainerSpec, PythonPackageSpec, WorkerPoolSpec
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
-from trainmaster.jobspec.reading.document_kinds import JOB_SPEC
+from trainmaster.jobspec.reading.field_names import JOB_SPEC
 
 
 class PoolPrograms:

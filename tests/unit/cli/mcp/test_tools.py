@@ -13,8 +13,9 @@ import yaml
 from tests.support.jobs import a_spec
 from tests.unit.cli.mcp.sessions import call, document, tools
 from tests.unit.cost.price_lists import price_list
+from trainmaster.cli.doctor.file_checks import check_file
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.job_checks import check_file, check_price
+from trainmaster.cli.doctor.job_checks import check_price
 from trainmaster.cli.mcp import MARK, UNTRUSTED, Tools, mcp, serve
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept

@@ -61,7 +61,7 @@ def error(type_: str, message: str) -> ProgramError:
             "Add google-cloud-storage to",
         ),
         (
-            error("ModuleNotFoundError", "No module named 'PIL.Image'"),
+            error("ModuleNotFoundError", "No module named 'PIL'"),
             "Add pillow to",
         ),
         (
@@ -260,7 +260,7 @@ def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
         (
             PACKAGE,
             "ModuleNotFoundError",
-            "No module named 'torch.nn'",
+            "No module named 'torch'",
             "torch to `install_requires`",
         ),
         (
@@ -379,6 +379,26 @@ def test_file_that_is_opened_by_its_address_has_its_path(gcs: GcsFolder, setting
         "`open` finds no addresses of Cloud Storage: pass it /gcs/bucket/a b/x.csv in place of"
         f" gs://bucket/a b/x.csv{setting}"
     )
+
+
+def test_remedy_of_a_module_whose_package_was_found_does_not_add_the_package() -> None:
+    """Python names the whole module only if it has found its parent."""
+
+    def remedy(message: str, entrance: str = FOLDER) -> str:
+        event = exited(CHIEF, 1, error=error("ModuleNotFoundError", message))
+        return remedy_of_exit(event, a_job_plan(entrance))
+
+    assert remedy("No module named 'jax.config'") == (
+        "jax was found, and has no module config. If jax is a library, another version of it has"
+        " the module: name that in requirements.txt in your folder. If it is your own, add the file"
+        " or correct the name."
+    )
+    assert "name that in `install_requires` in setup.py" in remedy(
+        "No module named 'trainer.deep.tsk'", PACKAGE
+    )
+    shadow = "No module named 'jax.numpy'; 'jax' is not a package"
+    assert remedy(shadow) == "Your file jax.py hides the package jax: give it another name."
+    assert remedy("No module named 'google.cloud.storage'").startswith("Add google-cloud-storage")
 
 
 DISK_FULL = "[Errno 28] No space left on device"

@@ -1,0 +1,107 @@
+"""What a VM's last job has left in the container engines, and its removal.
+
+    containers   whatever their restart policy, with their anonymous volumes
+    volumes      the next job's `--volume data:/data` would show it the last job's data
+    networks     the next job's `network create` would find its name in use
+
+`main.py` calls `remember_first_objects` for the first job of a VM that several jobs may use, one
+after the other, and `remove_left_objects` when the agent of a later job starts there. What the
+VM's image has of its own stays, and so do container images and the caches of builds. The engine of
+a local VM is that of the developer's machine: only containers of this VM are removed there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainmaster.agent.program.container_engine import CONTAINER, ContainerEngine, EngineError
+from trainmaster.agent.workspace import Workspace
+
+FIRST_OBJECTS = "first-containers.json"
+"""File with what the engines had before the VM's first job: names by engine and kind; null for an
+engine that did not answer.
+"""
+SHIMS = frozenset(("containerd-shim", "conmon"))
+"""Names of the processes that hold containers, also while their engine does not run, as the kernel
+shortens them.
+"""
+
+
+def remember_first_objects(workspace: Workspace, engines: Sequence[ContainerEngine]) -> None:
+    """Record what the engines have before the VM's first program."""
+    file = workspace.work / FIRST_OBJECTS
+    if file.exists():
+        return
+    found: dict[str, dict[str, list[str]] | None] = {}
+    for engine in engines:
+        try:
+            found[engine.name] = engine.objects()
+        except EngineError as error:
+            found[engine.name] = None
+            workspace.log(f"{engine.name} does not answer: {error}")
+    file.write_text(json.dumps(found), encoding="utf-8")
+
+
+def remove_left_objects(
+    workspace: Workspace, engines: Sequence[ContainerEngine], processes: Path = Path("/proc")
+) -> tuple[int, list[str]]:
+    """Remove what the last job has left in the engines. Return the number of containers among it,
+    and what cannot be removed, in words.
+    """
+    first = _read_first_objects(workspace)
+    removed = 0
+    findings: list[str] = []
+    for engine in engines:
+        # An engine that was not on the VM before its first job had nothing.
+        known = first.get(engine.name, {}) if first is not None else None
+        try:
+            left = _new(engine.objects(), known)
+            for kind, names in left.items():
+                engine.remove_objects(kind, names)
+            removed += len(left[CONTAINER])
+            findings += [
+                f"the {kind} {name} of the last job cannot be removed"
+                for kind, names in _new(engine.objects(), known).items()
+                for name in names
+            ]
+        except EngineError as error:
+            if _has_shims(processes):
+                findings.append(f"containers may run that {engine.name} does not end: {error}")
+    return removed, findings
+
+
+def _new(
+    objects: Mapping[str, Sequence[str]], first: Mapping[str, Sequence[str]] | None
+) -> dict[str, list[str]]:
+    """Return what the engine did not have before the first job, by kind; all containers and nothing
+    else if that is not known.
+    """
+    if first is None:
+        return {kind: list(names) if kind == CONTAINER else [] for kind, names in objects.items()}
+    return {
+        kind: [name for name in names if name not in first.get(kind, ())]
+        for kind, names in objects.items()
+    }
+
+
+def _read_first_objects(workspace: Workspace) -> Mapping[str, Any] | None:
+    """Return what `remember_first_objects` has stored; None: nothing is known."""
+    try:
+        text = (workspace.work / FIRST_OBJECTS).read_text(encoding="utf-8")
+        stored: Mapping[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    return stored
+
+
+def _has_shims(processes: Path) -> bool:
+    for command in processes.glob("[0-9]*/comm"):
+        try:
+            if command.read_text(encoding="utf-8", errors="replace").strip() in SHIMS:
+                return True
+        except OSError:
+            continue  # the process has ended
+    return False
