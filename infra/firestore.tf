@@ -72,17 +72,17 @@ resource "google_firestore_index" "jobs" {
   }
 }
 
-# `jobs list` reads the jobs of a user, with a label or in a state, the newest first, without reading those of others. The three entries of a
-# job take less than 1 KiB of storage; writing them costs nothing.
+# Lists read the jobs with a name, of a user, with a label or in a state, the newest first, without reading others. The entries of a job take
+# about 1 KiB of storage; writing them costs nothing.
 resource "google_firestore_index" "job_lists" {
-  for_each   = toset(["owner", "labels", "state"])
+  for_each   = { names = "CONTAINS", owner = null, labels = "CONTAINS", state = null }
   database   = google_firestore_database.this.name
   collection = "jobs"
 
   fields {
     field_path   = each.key
-    order        = each.key == "labels" ? null : "ASCENDING"
-    array_config = each.key == "labels" ? "CONTAINS" : null
+    order        = each.value == null ? "ASCENDING" : null
+    array_config = each.value
   }
   fields {
     field_path = "created_at"

@@ -40,6 +40,7 @@ LISTS: Final = (
         tuple(JobState), "anna@example.com", (Label("team", "vision"), Label("stage", "test"))
     ),
     JobFilter((JobState.FAILED,), labels=(Label("team", "vision"), Label("stage", "test"))),
+    JobFilter((JobState.FAILED,), name="digits_1"),
     JobFilter((JobState.FAILED,)),
     JobFilter((JobState.FAILED, JobState.RUNNING)),
 )

@@ -9,12 +9,15 @@ The transformer combines predicates while lark parses, so that no syntax tree is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
+from functools import reduce
 from typing import Final
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
+
+from trainmaster.api.list_bounds import Bounds, Condition
 
 NESTING_MAX: Final = 20
 """Levels of parentheses: evaluating them recurses."""
@@ -77,30 +80,21 @@ _GRAMMAR: Final = (
 """
 )
 
-Predicate = Callable[[Mapping[str, object]], bool]
-
 
 class FilterSyntaxError(Exception):
     """The filter cannot be parsed. The text completes a sentence whose subject is the filter."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    holds: Predicate
-    nesting: int = 0
-    """Depth of parentheses."""
-
-
-def parser_of(compile_comparison: Callable[[str], Predicate]) -> Lark:
+def parser_of(compile_comparison: Callable[[str], Condition]) -> Lark:
     """Return a parser of filters, which takes longer to build than to use.
 
-    `compile_comparison` turns a comparison, such as `state:FAILED`, into its predicate.
+    `compile_comparison` turns a comparison, such as `state:FAILED`, into its condition.
     """
     return Lark(_GRAMMAR, parser="lalr", transformer=_Conditions(compile_comparison))
 
 
-def parse(text: str, parser: Lark) -> Predicate:
-    """Return the predicate that a filter describes. Raises FilterSyntaxError."""
+def parse(text: str, parser: Lark) -> Condition:
+    """Return the condition that a filter describes. Raises FilterSyntaxError."""
     try:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
@@ -113,41 +107,49 @@ def parse(text: str, parser: Lark) -> Predicate:
         raise FilterSyntaxError(
             f"needs a comparison, such as state:FAILED, or a parenthesis at {place}"
         ) from None
-    if not isinstance(condition, _Condition):
+    if not isinstance(condition, Condition):
         raise TypeError(f"not a condition: {condition!r}")
-    return condition.holds
+    return condition
 
 
-class _Conditions(Transformer[Token, _Condition]):
+class _Conditions(Transformer[Token, Condition]):
     """Methods are named after the rules of the grammar."""
 
-    def __init__(self, compile_comparison: Callable[[str], Predicate]) -> None:
+    def __init__(self, compile_comparison: Callable[[str], Condition]) -> None:
         super().__init__()
         self._compile = compile_comparison
 
-    def comparison(self, children: list[Token]) -> _Condition:
-        return _Condition(self._compile(str(children[0])))
+    def comparison(self, children: list[Token]) -> Condition:
+        return self._compile(str(children[0]))
 
-    def group(self, children: list[_Condition]) -> _Condition:
+    def group(self, children: list[Condition]) -> Condition:
         (inner,) = children
         if inner.nesting >= NESTING_MAX:
             raise FilterSyntaxError(f"is nested more than {NESTING_MAX} levels deep")
-        return _Condition(inner.holds, inner.nesting + 1)
+        return replace(inner, nesting=inner.nesting + 1)
 
-    def negation(self, children: list[_Condition]) -> _Condition:
+    def negation(self, children: list[Condition]) -> Condition:
         (inner,) = children
-        return _Condition(lambda job: not inner.holds(job), inner.nesting)
-
-    def disjunction(self, children: list[_Condition]) -> _Condition:
-        return _Condition(
-            lambda job: any(child.holds(job) for child in children), _deepest(children)
+        return Condition(
+            lambda job: not inner.holds(job), inner.bounds_of_others, inner.bounds, inner.nesting
         )
 
-    def conjunction(self, children: list[_Condition]) -> _Condition:
-        return _Condition(
-            lambda job: all(child.holds(job) for child in children), _deepest(children)
+    def disjunction(self, children: list[Condition]) -> Condition:
+        return Condition(
+            lambda job: any(child.holds(job) for child in children),
+            reduce(Bounds.either, (child.bounds for child in children)),
+            reduce(Bounds.both, (child.bounds_of_others for child in children)),
+            _deepest(children),
+        )
+
+    def conjunction(self, children: list[Condition]) -> Condition:
+        return Condition(
+            lambda job: all(child.holds(job) for child in children),
+            reduce(Bounds.both, (child.bounds for child in children)),
+            reduce(Bounds.either, (child.bounds_of_others for child in children)),
+            _deepest(children),
         )
 
 
-def _deepest(children: list[_Condition]) -> int:
+def _deepest(children: list[Condition]) -> int:
     return max(child.nesting for child in children)

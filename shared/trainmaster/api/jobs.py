@@ -14,7 +14,7 @@ from typing import Final
 from trainmaster.api import create_job, errors, list_filter, paging
 from trainmaster.api.errors import Json
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name, streams_log
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.origin import Dialect
 from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
@@ -42,6 +42,8 @@ FIELDS: Final = frozenset(
     }
 )
 """Top-level fields that a filter may name."""
+STATES: Final = {state: state.value for state in JobState}
+"""The states in the service's words."""
 SCHEDULED_AT: Final = "x-cloudscheduler-scheduletime"
 """Source: the header that Cloud Scheduler sends with each call."""
 
@@ -97,14 +99,18 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_jobs(call: Call, service: Service) -> Json:
-    matches = list_filter.parse_filter(call.param("filter"), FIELDS)
+    wanted = list_filter.parse_filter(call.param("filter"), FIELDS)
     read_queue = cache(service.deps.store.queue)  # read once for all jobs, if one is queued
     return paging.read_page(
         call,
         service,
-        "jobs",
-        lambda job: _is_listed(job) and matches(_view(job, service, read_queue)),
-        lambda job: _view(job, service, read_queue),
+        paging.JobList(
+            "jobs",
+            STATES,
+            wanted.bounds,
+            lambda job: _is_listed(job) and wanted.holds(_view(job, service, read_queue)),
+            lambda job: _view(job, service, read_queue),
+        ),
     )
 
 

@@ -5,12 +5,13 @@ A filter is applied to jobs as the API shows them; field names may be in camelCa
 `=` and `:` compare text in any case, with `*` for any characters; `!=` is their negation; `<`,
 `<=`, `>` and `>=` compare times and numbers. A comparison with a field that a job does not have is
 false. Source: the filter examples in both APIs' discovery documents. `filter_grammar` has the
-syntax.
+syntax, and `list_bounds` what of a filter an index of the store answers.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -21,15 +22,14 @@ from typing import TYPE_CHECKING, Final
 from pydantic.alias_generators import to_camel
 
 from trainmaster.api import errors
+from trainmaster.api.list_bounds import Bounds, Condition
+from trainmaster.core.model.job import Label
 
 if TYPE_CHECKING:
     from lark import Lark
 
 CHARS_MAX: Final = 2_000
 """Characters of a filter."""
-Predicate = Callable[[Mapping[str, object]], bool]
-"""Whether a job, as the API shows it, is in the list."""
-
 _COMPARISON: Final = re.compile(r"([\w.-]+)\s*(!=|<=|>=|[=<>:])\s*(.+)", re.DOTALL)
 """Field, sign and value."""
 _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -38,15 +38,19 @@ _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_NAMES: Final = (("jobId",), ("displayName",))
+_LABEL_STEPS: Final = 2
+_SHOWN_TO_S: Final = 1
+"""Times are shown in whole seconds: a job was created at most so long after its `createTime`."""
 
 
-def parse_filter(text: str, fields: frozenset[str]) -> Predicate:
-    """Return a predicate of shown jobs; an empty filter accepts all. Raises ApiError.
+def parse_filter(text: str, fields: frozenset[str]) -> Condition:
+    """Return the condition of shown jobs; an empty filter accepts all. Raises ApiError.
 
     `fields`: the top-level fields that a shown job can have.
     """
     if not text.strip():
-        return lambda _: True
+        return Condition(lambda _: True)
     if len(text) > CHARS_MAX:
         raise errors.invalid_argument("filter", f"must have at most {CHARS_MAX} characters")
     # A late import, because it imports lark, which only requests with a filter need.
@@ -65,8 +69,8 @@ def _parser(fields: frozenset[str]) -> Lark:
     return filter_grammar.parser_of(lambda comparison: _compile(comparison, fields))
 
 
-def _compile(comparison: str, fields: Collection[str]) -> Predicate:
-    """Return the predicate of one comparison, such as `state:FAILED`."""
+def _compile(comparison: str, fields: Collection[str]) -> Condition:
+    """Return the condition of one comparison, such as `state:FAILED`."""
     match = _COMPARISON.fullmatch(comparison)
     if match is None:
         raise ValueError(f"not a comparison: {comparison!r}")
@@ -76,16 +80,43 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
-        return _compile_order(path, _ORDERS[sign], value)
+        return _compile_order(path, sign, value)
     pattern = re.sub(r"([\[?])", r"[\1]", value.lower())  # only `*` is a wildcard
     if sign == "!=":
-        return lambda job: not _matches(_value_at(job, path), pattern)
-    return lambda job: _matches(_value_at(job, path), pattern)
+        return Condition(
+            lambda job: not _matches(_value_at(job, path), pattern),
+            _bounds_of_others(path, pattern),
+            _bounds_of_matches(path, pattern),
+        )
+    return Condition(
+        lambda job: _matches(_value_at(job, path), pattern),
+        _bounds_of_matches(path, pattern),
+        _bounds_of_others(path, pattern),
+    )
 
 
-def _compile_order(
-    path: tuple[str, ...], compare: Callable[[float, float], bool], value: str
-) -> Predicate:
+def _bounds_of_matches(path: tuple[str, ...], pattern: str) -> Bounds:
+    """Return the bounds of the jobs whose field is like the pattern."""
+    if path == ("state",):
+        return Bounds(has_state=lambda word: _matches(word, pattern))
+    if "*" in pattern or "[" in pattern:  # no index finds parts of a text
+        return Bounds()
+    if path in _NAMES:
+        return Bounds(name=pattern)
+    if path[0] == "labels" and len(path) == _LABEL_STEPS:
+        return Bounds(labels=frozenset({Label(path[1], pattern)}))
+    return Bounds()
+
+
+def _bounds_of_others(path: tuple[str, ...], pattern: str) -> Bounds:
+    """Return the bounds of the jobs whose field is not like the pattern."""
+    if path == ("state",):
+        return Bounds(has_state=lambda word: not _matches(word, pattern))
+    return Bounds()
+
+
+def _compile_order(path: tuple[str, ...], sign: str, value: str) -> Condition:
+    compare = _ORDERS[sign]
     limit = _parse_number(value)
     if limit is None:
         problem = (
@@ -97,7 +128,10 @@ def _compile_order(
         number = _parse_number(str(_value_at(job, path)))
         return number is not None and compare(number, limit)
 
-    return holds
+    if path != ("createTime",) or not math.isfinite(limit):
+        return Condition(holds)
+    older, newer = Bounds(until_s=limit + _SHOWN_TO_S), Bounds(since_s=limit)
+    return Condition(holds, older, newer) if sign[0] == "<" else Condition(holds, newer, older)
 
 
 def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 A page token is the position of the last job that was read.
 
-Jobs are read in the one order of the store and filtered here, so that no list needs its own index.
-A page whose filter accepts few jobs ends early, with a token to continue from.
+Jobs are read in the one order of the store, from the index of one condition that the filter
+requires (`list_bounds`), and the rest of the filter is applied here. A page whose filter accepts
+few of them ends early, with a token to continue from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Annotated, Final
 
@@ -19,8 +21,9 @@ from pydantic import AwareDatetime, Field, TypeAdapter
 
 from trainmaster.api import errors
 from trainmaster.api.errors import Json
+from trainmaster.api.list_bounds import Bounds
 from trainmaster.api.request import Call, Service
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports import JobPosition
 
 SIZE_DEFAULT: Final = 20
@@ -32,46 +35,62 @@ JOBS_READ_MAX: Final = 1_000
 _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
-def read_page(
-    call: Call,
-    service: Service,
-    name: str,
-    is_listed: Callable[[Job], bool],
-    view: Callable[[Job], Json],
-) -> Json:
-    """Return the requested page: the jobs under this name, as `view` shows them.
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """A list of jobs as a client asks for it."""
+
+    name: str
+    """Field of the response that has the jobs."""
+    states: Mapping[JobState, str]
+    """The words for states in this list."""
+    bounds: Bounds
+    """Jobs outside are not read."""
+    includes: Callable[[Job], bool]
+    """Whether a job is in the list."""
+    view: Callable[[Job], Json]
+
+
+def read_page(call: Call, service: Service, listed: JobList) -> Json:
+    """Return the requested page: the jobs as `listed.view` shows them.
 
     An empty page is `{}`, as the service sent it.
     """
-    jobs, token = _read_jobs(call, service, is_listed)
-    page: Json = {name: [view(job) for job in jobs]} if jobs else {}
+    jobs, token = _read_jobs(call, service, listed)
+    page: Json = {listed.name: [listed.view(job) for job in jobs]} if jobs else {}
     return {**page, "nextPageToken": token} if token else page
 
 
-def _read_jobs(
-    call: Call, service: Service, is_listed: Callable[[Job], bool]
-) -> tuple[list[Job], str | None]:
+def _read_jobs(call: Call, service: Service, listed: JobList) -> tuple[list[Job], str | None]:
     """Return the jobs of the requested page, and the token of the next page; None: there is none.
 
     Each read of the database counts as a request. Where the quota ends, so does the page.
     """
     size = _parse_size(call.param("pageSize"))
-    position = _decode_token(call.param("pageToken"))
+    position = listed.bounds.start(_decode_token(call.param("pageToken")))
+    condition = listed.bounds.condition(listed.states)
+    if condition is None:
+        return [], None
     page: list[Job] = []
-    # One job more than the page has, to see whether there is a next page.
-    for jobs_read in range(0, JOBS_READ_MAX, size + 1):
+    jobs_read = 0
+    batch = size + 1  # one job more than the page has, to see whether there is a next page
+    while jobs_read < JOBS_READ_MAX:
         is_counted = jobs_read == 0  # the handler has counted the request itself
         if not is_counted and service.requests and service.requests.take():
             break
-        jobs = service.deps.store.recent_jobs(size + 1, position)
+        jobs = service.deps.store.recent_jobs(batch, position, condition)
         for job in jobs:
-            if is_listed(job):
+            if job.created_at.timestamp() < listed.bounds.since_s:
+                return page, None
+            if listed.includes(job):
                 if len(page) == size:
                     return page, _encode_token(position)
                 page.append(job)
             position = JobPosition(job.created_at, job.job_id)
-        if len(jobs) <= size:
+        if len(jobs) < batch:
             return page, None
+        jobs_read += len(jobs)
+        # Few queries where the filter accepts few jobs, whatever the size of the page is.
+        batch = min(2 * batch, SIZE_MAX + 1, JOBS_READ_MAX - jobs_read)
     return page, _encode_token(position)
 
 

@@ -129,13 +129,19 @@ class VertexResource(ABC):
 
     def list_jobs(self, call: Call, service: Service) -> Json:
         fields = frozenset((*STATUS_FIELDS, *self.required, *self.optional))
-        matches = list_filter.parse_filter(call.param("filter"), fields)
+        wanted = list_filter.parse_filter(call.param("filter"), fields)
         return paging.read_page(
             call,
             service,
-            self.kind.collection,
-            lambda job: self._is_listed(job, call) and matches(self.view(job, call, service)),
-            lambda job: self.view(job, call, service),
+            paging.JobList(
+                self.kind.collection,
+                self.states,
+                wanted.bounds,
+                lambda job: (
+                    self._is_listed(job, call) and wanted.holds(self.view(job, call, service))
+                ),
+                lambda job: self.view(job, call, service),
+            ),
         )
 
     def cancel(self, call: Call, service: Service) -> Json:

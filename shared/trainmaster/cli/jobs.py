@@ -37,6 +37,7 @@ from trainmaster.cli.output import (
 )
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.job_names import display_name
 from trainmaster.core.model.owner import owner
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
@@ -52,7 +53,7 @@ from trainmaster.presentation.comparison import (
     spec_differences,
 )
 from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, with_failing
-from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
+from trainmaster.presentation.job_view import console_link, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.progress import Progress, read_progress

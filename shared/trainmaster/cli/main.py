@@ -11,10 +11,12 @@ Exit status:
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperOption
 
+from trainmaster.cli import completion
 from trainmaster.cli.command_table import COMMANDS, FOREIGN_GROUPS, HABITS, SECTIONS
 from trainmaster.cli.installation import settings_problems
 from trainmaster.cli.lazy import LazyGroup
@@ -31,6 +33,19 @@ class Commands(LazyGroup):
     sections = SECTIONS
     habits = HABITS
     foreign_groups = FOREIGN_GROUPS
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, those that typer adds with the words of `completion`."""
+        params = super().get_params(ctx)
+        for parameter in params:
+            if isinstance(parameter, TyperOption) and parameter.name in completion.HELP:
+                parameter.help = completion.HELP[parameter.name]
+        return params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and completion.show_or_install(args):
+            raise typer.Exit
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(

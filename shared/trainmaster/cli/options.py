@@ -28,7 +28,8 @@ def complete_job_id(incomplete: str) -> list[str]:
     """Return job ids for the shell's completion. Never raises: the shell would show the error."""
     with contextlib.suppress(Exception):
         newest = open_store().recent_jobs(COMPLETED_MAX)
-        return [job.job_id for job in newest if job.job_id.startswith(incomplete)]
+        listed = [job for job in newest if job.deleted_at is None]
+        return [job.job_id for job in listed if job.job_id.startswith(incomplete)]
     return []
 
 

@@ -91,7 +91,7 @@ def why(
             say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
         if omitted:
-            say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
+            say(f"            {omitted} similar decisions are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.model.job_names import lower_case_names
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 
@@ -91,6 +92,8 @@ class JobFilter:
     """Who submitted the job, in any case, verified or not; empty: anybody."""
     labels: tuple[Label, ...] = ()
     """All of these."""
+    name: str = ""
+    """The id or the display name, in any case; empty: any."""
     with_unlisted: bool = False
     """Also deleted jobs and trials."""
 
@@ -99,13 +102,17 @@ class JobFilter:
         has_state = not self.states or job.state in self.states
         has_user = not self.user or self.user.lower() == owner(job).user.lower()
         has_labels = all(label in job.labels for label in self.labels)
-        return is_listed and has_state and has_user and has_labels
+        has_name = not self.name or self.name.lower() in lower_case_names(job)
+        return is_listed and has_state and has_user and has_labels and has_name
 
     def narrowest(self) -> JobFilter:
         """Return the one condition of this filter that is likely to leave the fewest jobs.
 
-        Jobs that have not ended are few beside those that users and labels have gathered for years.
+        Few jobs have the same name. Jobs that have not ended are few beside those that users and
+        labels have gathered for years.
         """
+        if self.name:
+            return JobFilter(name=self.name)
         if self.states and not any(state.is_terminal for state in self.states):
             return JobFilter(states=self.states)
         if self.user:

@@ -66,7 +66,7 @@ def unconfirmed(state: State, pending: Sequence[str]) -> list[str]:
 
 
 def _decision(entry: LedgerEntry, omitted: int) -> Json:
-    """Return an entry; `omitted`: capacity errors that were left out before it."""
+    """Return an entry; `omitted`: similar ones that were left out before it."""
     decision: Json = {
         "eventKey": entry.key,
         "time": timestamp(entry.at),
@@ -85,5 +85,5 @@ def _decision(entry: LedgerEntry, omitted: int) -> Json:
             name: {"before": before, "after": after} for name, before, after in changes
         }
     if omitted:
-        decision["omittedCapacityErrors"] = omitted
+        decision["omittedDecisions"] = omitted
     return decision

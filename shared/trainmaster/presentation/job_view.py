@@ -221,12 +221,6 @@ def console_link(address: str, job_id: str) -> str:
     return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
 
 
-def display_name(job: Job) -> str:
-    """Return the display name of a job of Vertex AI's format; empty: AI Platform has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""
-
-
 def _algorithm_view(job: Job) -> View:
     """Return the fields of `trainingOutput` for a built-in algorithm; empty for any other job.
 

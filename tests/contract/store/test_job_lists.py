@@ -95,6 +95,10 @@ VISION, TEST = Label("team", "vision"), Label("stage", "test")
         (JobFilter((JobState.FAILED, JobState.RUNNING)), "done old test"),
         (JobFilter((JobState.RUNNING,), "boris@example.com", (VISION,)), "test"),
         (JobFilter((JobState.CANCELLED,), "boris@example.com", (VISION,)), ""),
+        (JobFilter(name="Digits of Anna"), "api"),
+        (JobFilter(name="OLD"), "old"),
+        (JobFilter((JobState.RUNNING,), name="digits of anna"), ""),
+        (JobFilter(name="digits of anna", with_unlisted=True), "api gone"),
         (JobFilter(with_unlisted=True), "cli api done old test gone trial"),
         (JobFilter((JobState.FAILED,), with_unlisted=True), "done old gone trial"),
         (JobFilter(labels=(VISION,), with_unlisted=True), "api done test gone"),
@@ -113,6 +117,7 @@ def test_filtered_pages_have_the_listed_jobs_that_match_and_no_others(
             labels=(VISION,),
             through_api=True,
             submitted_by="Anna@example.com",
+            spec_json='{"displayName":"digits of Anna"}',
         ),
         a_job(
             JobState.FAILED,
@@ -134,11 +139,13 @@ def test_filtered_pages_have_the_listed_jobs_that_match_and_no_others(
             labels=(VISION,),
             submission=f"cli:3/{anna}",
             deleted_at=at(9),
+            spec_json='{"display_name":"digits of Anna"}',
         ),
         a_job(
             JobState.FAILED,
             job_id="trial",
             submitted_by=anna,
+            spec_json='{"displayName":"digits of Anna"}',
             trial_of=TrialOf("api", 1, "accuracy"),
         ),
     ]

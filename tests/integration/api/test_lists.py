@@ -72,7 +72,7 @@ def test_page_with_rare_matches_ends_early_with_a_token(
 ) -> None:
     monkeypatch.setattr(paging, "JOBS_READ_MAX", 12)
     create_jobs(api, world, 40)
-    pages = read_all_pages(api, pageSize="5", filter="jobId=job_3")
+    pages = read_all_pages(api, pageSize="5", filter="jobId:*b_3")
     assert [job_id for page in pages for job_id in page] == ["job_3"]
     assert len(pages) == 4
 
@@ -137,7 +137,7 @@ def test_filter_examples_of_ml_discovery_document_are_accepted(api: Api, world: 
     ],
 )
 def test_filter_accepts_matching_job(text: str) -> None:
-    assert list_filter.parse_filter(text, FIELDS)(JOB)
+    assert list_filter.parse_filter(text, FIELDS).holds(JOB)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_filter_accepts_matching_job(text: str) -> None:
     ],
 )
 def test_filter_rejects_job_that_does_not_match(text: str) -> None:
-    assert not list_filter.parse_filter(text, FIELDS)(JOB)
+    assert not list_filter.parse_filter(text, FIELDS).holds(JOB)
 
 
 def test_filters_over_the_same_fields_share_a_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     """To build one takes as long as a hundred filters."""
     list_filter.parse_filter("state:x", FIELDS)
     monkeypatch.delattr("lark.Lark.__init__")
-    assert not list_filter.parse_filter("state:none", FIELDS)(JOB)
+    assert not list_filter.parse_filter("state:none", FIELDS).holds(JOB)
 
 
 @pytest.mark.parametrize(

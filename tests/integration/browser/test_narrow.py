@@ -21,6 +21,7 @@ from tests.support.console_browser import (
     tuning_world,
 )
 from tests.support.jobs import CHIEF, a_spec
+from tests.support.kept_jobs import a_keeping_job, beat_all, succeed
 from tests.support.screenshots import WORKER_JOB, add_metrics, incident_world
 from tests.support.world import World
 from trainmaster.ports import Orphan, Rejection
@@ -54,6 +55,11 @@ CHARTS_DO_NOT_FIT = """() => {
         found.push(`"${text.textContent}" is cut off`);
       }
       if (place.height < 9) found.push(`"${text.textContent}" is too small`);
+      if (text.matches(".lane-name, .bar-name")) {
+        const bars = [...svg.querySelectorAll("rect.bar")];
+        const left = Math.min(...bars.map(bar => bar.getBoundingClientRect().left));
+        if (place.right > left) found.push(`"${text.textContent}" is over its bar`);
+      }
       const row = Math.round(place.top);
       rows.set(row, [...(rows.get(row) || []), place]);
     }
@@ -83,6 +89,51 @@ def test_charts_fit_a_phone_with_readable_labels_that_do_not_overlap(browser: Br
     with opened(browser, tuning_world()) as (page, _):
         look_at(page, "/jobs/digits_1", "charts_of_a_study")
         assert page.evaluate(CHARTS_DO_NOT_FIT) == []
+
+
+TABLES_THAT_SCROLL = """() => {
+  const tables = [...document.querySelectorAll("table")].filter(table => !table.closest("details"));
+  const scrolling = tables.filter(table => {
+    const box = table.closest(".scroll") || table;
+    return box.scrollWidth > box.clientWidth;
+  });
+  return scrolling.map(table => table.caption?.textContent.trim() || table.className);
+}"""
+"""Tables of values in closed parts of the page are below charts, and may be as wide as they are."""
+NUMBERS_WITHOUT_A_NAME = """() => {
+  const cells = document.querySelectorAll("table.cards tbody td:not([data-name])");
+  const texts = [...cells].map(cell => cell.textContent.trim());
+  return texts.filter(text => text !== "" && !isNaN(text));
+}"""
+
+
+def test_tables_of_every_page_are_cards_on_a_phone_and_do_not_scroll(browser: Browser) -> None:
+    worlds: dict[str, World] = {
+        "failed": failed_world(),
+        "compared": compared_world(),
+        "tuning": tuning_world(),
+        "incident": incident_world(),
+        "kept": kept_world(),
+    }
+    compared = "/compare?job=digits_1&job=digits_2"
+    for name, world in worlds.items():
+        with opened(browser, world) as (page, _):
+            job = f"/jobs/{world.job_id}"
+            for path in (job, "/jobs", "/installation", *([compared] * (name == "compared"))):
+                look_at(page, path, f"cards_{name}{path.replace('/', '_')}")
+                assert page.evaluate(TABLES_THAT_SCROLL) == [], path
+                assert page.evaluate(NUMBERS_WITHOUT_A_NAME) == [], path
+
+
+def kept_world() -> World:
+    world = a_keeping_job()
+    beat_all(world)
+    succeed(world)
+    world.store.reject(
+        Rejection("1", "cli:1/anna", job_id=None, problems=("a: b", "c: d"), at=world.now)
+    )
+    world.store.report_orphan(Orphan("1", "o" * 63, "us-central1-a", "j" * 63, world.now))
+    return world
 
 
 def width(page: Page, selector: str) -> float:

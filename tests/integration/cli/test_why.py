@@ -181,8 +181,19 @@ def test_why_of_long_provisioning_omits_capacity_errors_in_the_middle(world: Wor
     assert world.job.placement.round == 24
     explanation = why(world)
     assert explanation.count("No capacity") == 9
-    assert "15 similar capacity errors are omitted" in explanation
+    assert "15 similar decisions are omitted" in explanation
     assert why(world, "--all").count("No capacity") == 24
+
+
+def test_why_of_a_large_job_omits_reports_of_ready_replicas_in_the_middle(world: World) -> None:
+    world.submit(a_spec(workerCount=29))
+    world.deliver()
+    world.report_all_ready()
+    explanation = why(world)
+    assert explanation.count(" is ready on ") == 9
+    assert "21 similar decisions are omitted" in explanation
+    assert why(world, "worker-20").count(" is ready on ") == 1
+    assert why(world, "--all").count(" is ready on ") == 30
 
 
 @pytest.mark.parametrize(

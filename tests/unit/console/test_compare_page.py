@@ -27,7 +27,9 @@ def site() -> Site:
 def rows(page: str) -> dict[str, list[str]]:
     """Return the cells of all rows outside of charts, by the headings of their rows."""
     return {
-        html.unescape(name): list(map(html.unescape, re.findall(r"<td>([^<]*)</td>", cells)))
+        html.unescape(name): list(
+            map(html.unescape, re.findall(r'<td class="wide"[^>]*>([^<]*)</td>', cells))
+        )
         for name, cells in re.findall(
             r'<tr[^>]*>\s*<th scope="row">([^<]*)</th>(.*?)</tr>', page, re.DOTALL
         )

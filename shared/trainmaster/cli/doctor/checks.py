@@ -173,7 +173,7 @@ def _check_state(inspection: Inspection) -> Iterator[Finding]:
 def _check_indexes() -> Iterator[Finding]:
     """Run the functions' queries: Firestore rejects a query whose index is missing.
 
-    What they find does not matter: `doctor` stands for the job, user and label.
+    What they find does not matter: `doctor` stands for job, name, user and label.
     """
     store = open_store()
     store.jobs_with_pending()
@@ -186,6 +186,7 @@ def _check_indexes() -> Iterator[Finding]:
     store.round_ends("doctor", "1-1")
     store.losses_after("doctor", "1-1", "doctor")
     lists = (
+        JobFilter(name="doctor"),
         JobFilter(user="doctor"),
         JobFilter(labels=(Label("doctor", "1"),)),
         JobFilter(states=(JobState.RUNNING,)),

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 from trainmaster.console.pages.job_order import JobOrder, read_job_order
 from trainmaster.console.pages.times import parse_time
 from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.job_names import display_name
 from trainmaster.core.model.owner import owner
 from trainmaster.errors import PermanentError
 from trainmaster.ports import JobPosition
-from trainmaster.presentation.job_view import display_name
 
 SIZE: Final = 50
 """Rows of a page, unless the address has another number."""

@@ -43,6 +43,9 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 
+READY_SHOWN: Final = 8
+"""Reports of ready replicas in a row that are shown, besides the last one."""
+
 _COUNTERS: Final = ("restarts_used", "reruns_used", "replaced")
 
 
@@ -158,8 +161,12 @@ def _is_later_readiness(entry: LedgerEntry) -> bool:
     if not isinstance(action, MarkReady | MarkHostReady):
         return False
     is_first = (action.round or 1) == 1 and entry.after.attempt <= 1
-    has_finding = isinstance(entry.event, VmReady) and bool(entry.event.finding)
-    return not is_first and not has_finding
+    return not is_first and not _has_finding(entry)
+
+
+def _has_finding(entry: LedgerEntry) -> bool:
+    """Whether the entry is about a VM that failed the preflight."""
+    return isinstance(entry.event, VmReady) and bool(entry.event.finding)
 
 
 def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
@@ -175,11 +182,11 @@ def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries to show, each with the number of entries left out before it.
 
-    In a long series of capacity errors or of measurements, the first ones and the last one are
-    shown.
+    In a long series of capacity errors, of measurements or of ready replicas, the first ones and
+    the last one are shown.
     """
     shown: list[tuple[LedgerEntry, int]] = []
-    for limit, group in groupby(entries, _shown_in_a_row):
+    for (_, limit), group in groupby(entries, _shown_in_a_row):
         series = list(group)
         is_long = limit is not None and len(series) > limit + 1
         head = series[:limit] if is_long else series
@@ -189,15 +196,19 @@ def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], .
     return tuple(shown)
 
 
-def _shown_in_a_row(entry: LedgerEntry) -> int | None:
-    """Return how many entries of this kind are shown at the head of a series; None: all."""
+def _shown_in_a_row(entry: LedgerEntry) -> tuple[str, int | None]:
+    """Return the kind of series that the entry belongs to, and how many entries are shown at its
+    head; None: all.
+    """
     match entry.decision.action:
         case ContinueProvisioning() | ReplaceVm(next_at=datetime()):
-            return CAPACITY_ERRORS_SHOWN
+            return "capacity errors", CAPACITY_ERRORS_SHOWN
         case RecordMeasurements():
-            return MEASUREMENTS_SHOWN
+            return "measurements", MEASUREMENTS_SHOWN
+        case MarkReady() | MarkHostReady() if not _has_finding(entry):
+            return "ready replicas", READY_SHOWN
         case _:
-            return None
+            return "", None
 
 
 def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:

@@ -146,7 +146,7 @@ def following_words(job: Job, row: FailureRow) -> str:
     ending = ending_words(row)
     if row.failures_left is None and job.started_at is not None:
         limit_at = job.started_at + timedelta(seconds=job.plan.limits.max_running_s)
-        ending = f"Its maxRunningTime ends the job at {limit_at:%Y-%m-%d %H:%M}."
+        ending = f"The job's maxRunningTime ends it at {limit_at:%Y-%m-%d %H:%M}."
     return f"{row.next_step[0].upper()}{row.next_step[1:]}. {ending}"
 
 

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.job_names import lower_case_names
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 from trainmaster.core.model.replica import Replica
@@ -42,6 +43,8 @@ Confirmed entries do not have it.
 """
 OWNER: Final = "owner"
 """Field with the user that submitted the job, in lower case; empty: unknown."""
+NAMES: Final = "names"
+"""Field with the names by which lists find the job (`lower_case_names`)."""
 IS_ACTIVE: Final = "is_active"
 """Field of a job: whether it is live, and more than an admission pass decides about it."""
 WAIT_ENDS_AT: Final = "wait_ends_at"
@@ -91,6 +94,7 @@ def job_document(job: Job) -> Document:
         IS_ACTIVE: not (job.state.is_terminal or is_waiting),
         WAIT_ENDS_AT: end_of_wait(job) if is_waiting else None,
         "vm_hash": job_hash(job.job_id),
+        NAMES: list(lower_case_names(job)),
         **submitted,
     }
 

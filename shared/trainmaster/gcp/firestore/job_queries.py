@@ -37,6 +37,7 @@ from trainmaster.gcp.firestore.database import (
 from trainmaster.gcp.firestore.documents import (
     FAILING,
     IS_ACTIVE,
+    NAMES,
     OWNER,
     WAIT_ENDS_AT,
     failing_key,
@@ -279,6 +280,8 @@ def _read_live(snapshots: Iterable[DocumentSnapshot[Any]]) -> LiveJobs:
 def _indexed_conditions(only: JobFilter | None) -> list[tuple[str, str, object]]:
     """Return the condition that the query has: each has an index, and no two of them together."""
     narrowest = (only or JobFilter()).narrowest()
+    if narrowest.name:
+        return [(NAMES, "array_contains", narrowest.name.lower())]
     if narrowest.user:
         return [(OWNER, "==", narrowest.user.lower())]
     if narrowest.labels:

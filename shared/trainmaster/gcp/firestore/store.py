@@ -1,8 +1,8 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, its plan as JSON text, `is_live`, `vm_hash`; if it
-                                           was submitted, `owner` and `submitted_at` or
-                                           `api_submitted_at`
+    jobs/{job_id}                          Job, its plan as JSON text, `is_live`, `vm_hash`,
+                                           `names`; if it was submitted, `owner` and
+                                           `submitted_at` or `api_submitted_at`
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ready_for`
     jobs/{job_id}/ledger/{event key}       LedgerEntry, its event and decision as JSON text,
                                            `committed_at`, `is_pending`, `is_notification_pending`

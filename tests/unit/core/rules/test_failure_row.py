@@ -197,7 +197,7 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
     assert shown is not None
     assert shown.failures_left is None, "each member has a budget of its own"
     assert following_words(state.job, shown) == (
-        "Restart 1 of 5 of worker 1 after a pause of 1 s. Its maxRunningTime ends the job at"
+        "Restart 1 of 5 of worker 1 after a pause of 1 s. The job's maxRunningTime ends it at"
         " 2026-11-21 04:00."
     )
 
