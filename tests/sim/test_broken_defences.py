@@ -18,7 +18,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, ProvisioningStarted, ReplicaEvent
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
@@ -284,7 +284,7 @@ def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
 def publish_no_open_notification(patch: pytest.MonkeyPatch) -> None:
     """Leave the notifications of functions that crashed before their publication."""
     patch.setattr("trainmaster.flows.commit.notify.publish_open", lambda *_: None)
-    patch.setattr(MemoryStore, "open_notifications", lambda *_: ())
+    patch.setattr(MemoryStore, "open_notifications", lambda *_, **__: ())
 
 
 def confirm_before_publication(patch: pytest.MonkeyPatch) -> None:
@@ -310,7 +310,7 @@ def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
 def delete_by_the_clock(patch: pytest.MonkeyPatch) -> None:
     """Delete kept VMs when their time is over, without a stored release."""
 
-    def delete(cycles: Any, machines: MachineSet, _: ReleaseCause) -> Any:
+    def delete(cycles: Any, machines: MachineSet) -> Any:
         fleet = cycles.fleet_deps.fleet
         for vm in fleet.list_vms(machines.set_id):
             fleet.delete(vm)
