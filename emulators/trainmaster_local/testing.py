@@ -108,7 +108,12 @@ class MemoryApi:
     service: Service
 
     def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        invocation: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
         """Return the response of the API, as if its own user had sent the request.
 
@@ -123,7 +128,7 @@ class MemoryApi:
         request = Request(
             method,
             f"/v1/projects/{self.service.project}/{path}",
-            query={},
+            query=dict(query or {}),
             headers=headers,
             body=data,
         )

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trainmaster.client.client import Client
     from trainmaster.client.explanation import Decision, Explanation, Failing
-    from trainmaster.client.job import Job, JobFailedError, Trial
+    from trainmaster.client.job import CheckedJob, Job, JobFailedError, Trial
     from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 
 __all__ = [
+    "CheckedJob",
     "Client",
     "Decision",
     "Explanation",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "CheckedJob": "client.job",
     "Client": "client.client",
     "Decision": "client.explanation",
     "Explanation": "client.explanation",

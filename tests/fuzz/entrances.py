@@ -61,6 +61,7 @@ from trainmaster.gcp.project_access import _signed_scopes
 from trainmaster.gcp.public_keys import PublicKeys
 from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.fields.job_id import job_id_from
 from trainmaster.jobspec.job_document import read_document, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob
@@ -70,7 +71,9 @@ from trainmaster.ports.metrics import RESOURCES, Label, Metric
 from trainmaster.presentation.log_reader import parse_entry
 from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.presentation.progress import read_progress
-from trainmaster.program_files.packages import check_module, files_of, has_module
+from trainmaster.program_files.archives import open_archive
+from trainmaster.program_files.packages import all_files, check_packages, has_module
+from trainmaster.program_files.requirements import RuntimePackages
 from trainmaster_local.memory.access import MemoryAccess
 
 OWNER: Final = "ya29.token-of-an-owner"
@@ -258,12 +261,14 @@ def packaged(data: bytes) -> None:
     """Read a package of a job: the bytes, or an archive of the members that a JSON list describes,
     so that most inputs have headers that are in order.
     """
-    files = files_of(_archive_of(data), 64 << 20)
-    if files is None:
+    archive = open_archive(_archive_of(data), 64 << 20, 1 << 20)
+    if archive is None:
         raise PermanentError("not judged")
-    for finding in check_module("trainer.tsak", files):
-        assert finding.remedy.isprintable()
-    has_module("trainer.tsak", files)
+    runtime = RuntimePackages("2.21", "3.12", RUNTIMES["2.21"].packages)
+    for module in ("trainer.task", "trainer.tsak"):
+        for finding in check_packages(module, [archive], runtime, 1 << 20):
+            assert str(finding).isprintable()
+    has_module("trainer.tsak", all_files([archive]))
 
 
 def _archive_of(data: bytes) -> bytes:
@@ -606,8 +611,21 @@ def entrances() -> Mapping[str, Entrance]:
                     {"kind": "L", "content": "trainer/__init__.py\0"},
                     {"name": "y", "times": 3},
                 ],
+                [
+                    {"name": "a/trainer/__init__.py", "content": "from . import model\n"},
+                    {"name": "a/trainer/task.py", "content": "import os, einops\nprint 'a'\n"},
+                    {"name": "a/trainer/model.py", "content": "# coding: latin-1\nx = f'{1}'\n"},
+                    {"name": "a/setup.py", "content": "setup(install_requires=['torch<2'])\n"},
+                ],
+                [
+                    {"name": "a/trainer/task.py", "content": "import trainer.x.y\n", "times": 2},
+                    {"name": "a/x.egg-info/PKG-INFO", "content": "Metadata-Version: 2.1\n"},
+                    {"name": "a/x.egg-info/requires.txt", "content": "pandas\n[dev]\nrich\n"},
+                    {"name": "a/pyproject.toml", "content": "[project]\ndependencies = ['a']\n"},
+                    {"name": "a/setup.cfg", "content": "[options]\ninstall_requires =\n  a\n"},
+                ],
             ],
-            memory_mib=64,
+            memory_mib=128,
         ),
         "API": answered(
             api_calls(world),

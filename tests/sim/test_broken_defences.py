@@ -284,7 +284,7 @@ def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
 def publish_no_open_notification(patch: pytest.MonkeyPatch) -> None:
     """Leave the notifications of functions that crashed before their publication."""
     patch.setattr("trainmaster.flows.commit.notify.publish_open", lambda *_: None)
-    patch.setattr(MemoryStore, "open_notifications", lambda *_: ())
+    patch.setattr(MemoryStore, "open_notifications", lambda *_, **__: ())
 
 
 def confirm_before_publication(patch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,6 @@ from trainmaster.cli.installation import (
 from trainmaster.cli.job_files import check_document, read_job, with_job_name
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
-from trainmaster.cli.staged_objects import StagedObjects
 from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
@@ -52,13 +51,13 @@ from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
 from trainmaster.wiring.folder_checks import (
     check_folder,
-    check_package,
     checked_words,
     refuse_folder,
     with_chosen_runtime,
 )
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables
+from trainmaster.wiring.staged_objects import STAGED_BUCKET, StagedObjects
 
 _FILE_OF_A_PROGRAM: Final = re.compile(
     r"(GNU)?[Mm]akefile|Dockerfile(\..+)?|requirements.*\.txt|pyproject\.toml|setup\.cfg"
@@ -122,8 +121,6 @@ def submit(
     findings: list[ProgramFinding] = []  # with --check, they are reported below with all others
     checked = ""
     if package_path or packages:
-        findings = check_package(document, package_path) if package_path else []
-        _refuse_or_warn([] if check else findings)
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
     if folder:
         document, folder_problems = _with_checked_folder(document, folder)
@@ -200,18 +197,19 @@ def _refuse_options(*, asynchronous: bool, waits: bool) -> None:
         raise PermanentError("--async cannot be combined with --stream-logs or --wait")
 
 
-def _refuse_wrong_module(
+def _check_local_packages(
     document: dict[str, Any],
     package_path: Path | None,
     packages: str | None,
     staging_bucket: str | None,
 ) -> None:
-    """Raise PermanentError if the local packages do not have the module, before they are uploaded.
+    """Warn of what may fail in the local packages. Raises PermanentError, before they are uploaded,
+    if the program must fail.
 
-    Packages that are in Cloud Storage already are looked up by `--check` only.
+    Packages that are in Cloud Storage already are judged by the function submit, or by `--check`.
     """
     from trainmaster.cli.doctor.findings import Status
-    from trainmaster.cli.doctor.program_checks import check_modules
+    from trainmaster.cli.doctor.program_checks import check_staged_programs
 
     staged = StagedObjects()
     with_packages = _stage_packages(document, package_path, packages, staging_bucket, staged)
@@ -219,9 +217,15 @@ def _refuse_wrong_module(
         plan = accept(with_packages, default_job_id=None).plan
     except InvalidJob:
         return  # `check_document` names every problem
-    for finding in check_modules(plan, staged):
-        if finding.status is Status.FIX:
-            raise PermanentError(f"the job was not submitted: {finding.what}: {finding.fix}")
+    found = list(check_staged_programs(plan, staged))
+    refused = [
+        f"{finding.what}: {finding.fix}" for finding in found if finding.status is Status.FIX
+    ]
+    if refused:
+        raise PermanentError(f"the job was not submitted: {'; '.join(refused)}")
+    for finding in found:
+        if finding.status is Status.LIMIT:
+            complain(f"warning: {finding.what}: {finding.fix}")
 
 
 def _warn_of_joined_arguments(job: Job) -> None:
@@ -311,7 +315,7 @@ def _stage_packages(
             f" {kind.title}"
         )
     if staged is None:
-        _refuse_wrong_module(document, package_path, packages, staging_bucket)
+        _check_local_packages(document, package_path, packages, staging_bucket)
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
@@ -331,7 +335,7 @@ def _storage(staged: Objects | None) -> tuple[Objects, str]:
     `--check`, which passes `staged`, needs no installation.
     """
     if staged:
-        return staged, known_variables().get(BUCKET, "bucket-of-the-installation")
+        return staged, known_variables().get(BUCKET, STAGED_BUCKET)
     from trainmaster.wiring.objects import objects
 
     choose_installation()

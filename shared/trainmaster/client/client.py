@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster.client.explanation import Explanation, explanation_of
-from trainmaster.client.job import Job, JobFailedError, job_of
+from trainmaster.client.job import CheckedJob, Job, JobFailedError, checked_job_of, job_of
 from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.gcp.tools.jobs_api import JobsApi
@@ -83,6 +83,38 @@ class Client:
 
             bucket = self._known.get(BUCKET, "")
             job = job_of_folder(job, Path(folder), command, region, bucket)
+        return job_of(self._send(job, region))
+
+    def check(
+        self,
+        job: str | Path | Mapping[str, Any] | None = None,
+        region: str | None = None,
+        *,
+        folder: str | Path | None = None,
+        command: Sequence[str] = (),
+    ) -> CheckedJob:
+        """Return what `submit` would create, and notes about it. Nothing is created or uploaded.
+
+        Parameters and errors are those of `submit`.
+        """
+        region = region or self._known.get(REGION)
+        notes: list[str] = []
+        if folder is not None:
+            from trainmaster.client.folder_job import checked_job_of_folder
+
+            job, notes = checked_job_of_folder(
+                job, Path(folder), command, region, self._known.get(BUCKET, "")
+            )
+        answer = self._send(job, region, {"validateOnly": "true"})
+        return checked_job_of(answer, notes)
+
+    def _send(
+        self,
+        job: str | Path | Mapping[str, Any] | None,
+        region: str | None,
+        query: Mapping[str, str] | None = None,
+    ) -> Mapping[str, Any]:
+        """Return the API's answer to a job."""
         if job is None:
             raise PermanentError(
                 "job: is required, unless there is a folder: submit(folder='.', command=[…])"
@@ -96,7 +128,7 @@ class Client:
         }
         # One id for all tries of this call, so that none creates a second job.
         invocation = str(uuid.uuid4())
-        return job_of(self._api.call("POST", "jobs:submit", body, invocation))
+        return self._api.call("POST", "jobs:submit", body, invocation, query)
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now.

@@ -20,6 +20,7 @@ from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.wiring.folder_checks import check_folder, refuse_folder, with_chosen_runtime
 from trainmaster.wiring.folders import list_folder_files, with_folder
 from trainmaster.wiring.objects import objects
+from trainmaster.wiring.staged_objects import StagedObjects
 
 
 def job_of_folder(
@@ -36,14 +37,44 @@ def job_of_folder(
     `job`: None: one machine, with the folder's name as its job id. Raises InvalidJobError and
     PermanentError.
     """
-    named = with_id_from_file(document={}, file_name=folder.resolve().name) if job is None else job
-    document = with_default_region(_read(named, region), region)
-    document, _ = with_chosen_runtime(document, folder, command)
-    refuse_folder(check_folder(document, folder, command))
+    document, _ = _judged(job, folder, command, region)
     document = with_folder(document, folder, bucket, objects(), command)
     # Every program of the installation can read the upload, so its user sees what is in it.
     sys.stderr.write(f"each VM gets a copy of {folder}: {list_folder_files(folder).describe()}\n")
     return document
+
+
+def checked_job_of_folder(
+    job: str | Path | Mapping[str, Any] | None,
+    folder: Path,
+    command: Sequence[str],
+    region: str | None,
+    bucket: str,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the same job, and notes about the folder, without an upload.
+
+    The job names the folder's content by its hash, so that the API does not look for it.
+    """
+    document, notes = _judged(job, folder, command, region)
+    staged = StagedObjects()
+    return with_folder(document, folder, bucket, staged, command), notes
+
+
+def _judged(
+    job: str | Path | Mapping[str, Any] | None,
+    folder: Path,
+    command: Sequence[str],
+    region: str | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the job with its runtime, and what may fail. Raises PermanentError for a folder that
+    must fail.
+    """
+    named = with_id_from_file(document={}, file_name=folder.resolve().name) if job is None else job
+    document = with_default_region(_read(named, region), region)
+    document, choice = with_chosen_runtime(document, folder, command)
+    findings = check_folder(document, folder, command)
+    refuse_folder(findings)
+    return document, [*filter(None, [choice]), *map(str, findings)]
 
 
 def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trainmaster.core.model.origin import Substitution
 from trainmaster.errors import PUBLIC
 
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
@@ -60,6 +61,16 @@ class Job:
         return tuple(map(_trial, output.get("trials", self.document.get("trials", ()))))
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """A job that would be created now."""
+
+    job: Job
+    """As it would be. Jobs of Vertex AI's format get another number when they are created."""
+    notes: tuple[str, ...] = ()
+    """What would be substituted, and what the job may lack although it is not refused."""
+
+
 def job_of(document: Mapping[str, Any]) -> Job:
     """Return the job of an answer of either API."""
     if "jobId" in document:
@@ -71,6 +82,15 @@ def job_of(document: Mapping[str, Any]) -> Job:
     state = str(document["state"]).removeprefix("JOB_STATE_").removeprefix("PIPELINE_STATE_")
     error = document.get("error")
     return Job(address, _STATES.get(state, state), error and error.get("message"), document)
+
+
+def checked_job_of(document: Mapping[str, Any], notes: Sequence[str]) -> CheckedJob:
+    """Return the job of an answer that creates nothing. `notes`: those of the client."""
+    told = (
+        Substitution(**substitution).text
+        for substitution in document["trainmaster"]["substitutions"]
+    )
+    return CheckedJob(job_of(document), (*notes, *told))
 
 
 def _trial(trial: Mapping[str, Any]) -> Trial:

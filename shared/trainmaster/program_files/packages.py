@@ -1,131 +1,134 @@
-"""The files of packages that a job names, and whether one of them has the job's module.
+"""Whether a job of Python packages can run: its module, syntax, pins and imports.
 
-Nothing of a package is run or written to a disk. Packages are read in functions, too, and whoever
-may submit a job chooses their bytes: everything that is unpacked has a limit.
+packages ──► files as pip installs them ──► started module ──► what it imports
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
 import re
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import IO, Any, Final, cast
+from typing import Final
 
-from trainmaster.program_files.findings import ProgramFinding, may_fail, must_fail
+from trainmaster.program_files.archives import Archive, installed_path
+from trainmaster.program_files.command import module_file
+from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
+from trainmaster.program_files.package_metadata import requirements_of
+from trainmaster.program_files.requirements import (
+    RuntimePackages,
+    check_imports,
+    check_pins,
+    is_standard,
+)
+from trainmaster.program_files.source_files import Entry, Sources
 
-FILES_MAX: Final = 20_000
-"""Files of the largest archive that is judged."""
-HEADER_BYTES_MAX: Final = 16 << 10
-"""Longest name or extended header of a tar archive. Linux has no longer paths than 4 KiB."""
-HEADERS_BYTES_MAX: Final = 8 << 20
-"""All headers of a tar archive. `tarfile` needs about a second for so many, and their names that
-much memory.
-"""
-COMMON_VALUES_MAX: Final = 100
-"""Values that extended headers may set for all members. `tarfile` copies them for each member."""
+PLACE: Final = "the package's requirements"
+"""Where packages name what they require."""
 NEAREST_AMONG_MAX: Final = 1_000
 """Modules among which the nearest one is searched: for each, it takes up to a millisecond."""
 NEAREST_CHARS_MAX: Final = 100
 """Longer names of modules are no slips of the pen."""
 _MODULE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPILED_SOURCES: Final = (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
-_DECOMPRESSORS: Final[Mapping[bytes, Callable[[IO[bytes]], Any]]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
-"""First bytes of a compressed tar archive → what unpacks it."""
-_DAMAGE: Final = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    tarfile.TarError,
-    EOFError,
-    OSError,
-    ValueError,
-    zlib.error,
-    lzma.LZMAError,
-    RecursionError,
-    MemoryError,
-)
-"""What reading a damaged archive raises. `tarfile` calls itself for a header of a header, and an
-archive names the size of the dictionary that its decompressor allocates.
-"""
+_OWN_BUILD: Final = b"cmdclass"
+"""Argument of `setup()` with which a setup.py may generate or change modules."""
 
 
-class _TooLargeError(Exception):
-    """More would be unpacked than is allowed."""
+def check_packages(
+    module: str, archives: Sequence[Archive], runtime: RuntimePackages, bytes_max: int
+) -> Iterator[ProgramFinding]:
+    """Yield why `python -m MODULE` cannot run after all packages of the job were installed.
 
-
-class _Limited:
-    """A file of which only the first `limit` bytes can be read.
-
-    `tarfile` reads headers, and seeks over the content of members: the size of a read, and that of
-    all reads together, are limited, too.
+    `bytes_max`: of the sources of all packages together, so much is parsed.
     """
-
-    def __init__(self, file: IO[bytes], limit: int) -> None:
-        self._file = file
-        self._limit = limit
-        self._left = HEADERS_BYTES_MAX
-
-    def read(self, size: int) -> bytes:
-        self._left -= size
-        is_long = size > HEADER_BYTES_MAX or self._left < 0
-        if is_long or self._file.tell() + size > self._limit:
-            raise _TooLargeError
-        return self._file.read(size)
-
-    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_SET or position > self._limit:
-            raise _TooLargeError
-        return self._file.seek(position)
-
-    def tell(self) -> int:
-        return self._file.tell()
+    yield from check_module(module, all_files(archives))
+    for archive in archives:
+        yield from _check_setup(archive, runtime, bytes_max)
+    required = [requirements_of(archive) for archive in archives]
+    known = [text for texts in required if texts is not None for text in texts]
+    if runtime.requirements:  # a boot image of the user's own may have anything
+        yield from check_pins(known, runtime, PLACE)
+    program = _installed_program(module, archives, runtime)
+    entry_file = module_file(module, program.names)
+    if entry_file is None:
+        return
+    entry = Entry(entry_file, root="")
+    sources = Sources(program, runtime.python, bytes_max)
+    is_built = any(map(_may_change_sources, archives))
+    for finding in sources.check_syntax(entry):
+        yield replace(finding, must_fail=finding.must_fail and not is_built)
+    if runtime.requirements and None not in required:
+        yield from check_imports(sources, entry, program, known, runtime, PLACE)
 
 
-def files_of(archive: bytes, unpacked_max: int) -> frozenset[str] | None:
-    """Return the paths of all files, with a leading slash.
+def all_files(archives: Iterable[Archive]) -> frozenset[str]:
+    """Return the paths in all packages, as `check_module` and `has_module` take them."""
+    return frozenset(f"/{name}" for archive in archives for name in archive.files)
 
-    None: they are not known, because the archive is damaged, or has more than FILES_MAX files or,
-    if it is a tar archive, more than `unpacked_max` bytes or unusual headers.
+
+def _check_setup(
+    archive: Archive, runtime: RuntimePackages, bytes_max: int
+) -> Iterator[ProgramFinding]:
+    """Yield an error of syntax in the package's setup.py, which pip runs to build it.
+
+    Another build tool that pyproject.toml names may not run it.
     """
-    try:
-        is_zip = zipfile.is_zipfile(io.BytesIO(archive))
-        names = _zip_names(archive) if is_zip else _tar_names(archive, unpacked_max)
-        return frozenset(f"/{name}" for name in names)
-    except (_TooLargeError, *_DAMAGE):
-        return None
+    setup = f"{archive.top}setup.py"
+    if not archive.is_source or setup not in archive.files:
+        return
+    # Others read the messages: the submitter chooses the name of the folder.
+    files = ProgramFiles(frozenset(("setup.py",)), lambda _: archive.read(setup))
+    has_build_tool = f"{archive.top}pyproject.toml" in archive.files
+    for finding in Sources(files, runtime.python, bytes_max).check_syntax(
+        Entry("setup.py", root="")
+    ):
+        yield replace(finding, must_fail=finding.must_fail and not has_build_tool)
 
 
-def _zip_names(archive: bytes) -> list[str]:
-    with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
-        names = wheel.namelist()
-    if len(names) > FILES_MAX:
-        raise _TooLargeError
-    return names
+def _may_change_sources(archive: Archive) -> bool:
+    """Return whether the build may make other modules of the package's sources."""
+    return archive.is_source and _OWN_BUILD in archive.read(f"{archive.top}setup.py")
 
 
-def _tar_names(archive: bytes, unpacked_max: int) -> list[str]:
-    content = io.BytesIO(archive)
-    openers = (opener for magic, opener in _DECOMPRESSORS.items() if archive.startswith(magic))
-    opener = next(openers, None)
-    file: IO[bytes] = opener(content) if opener else content
-    names: list[str] = []
-    with tarfile.open(fileobj=cast("IO[bytes]", _Limited(file, unpacked_max)), mode="r:") as source:
-        for member in source:
-            names.append(member.name)
-            if len(names) > FILES_MAX or len(source.pax_headers) > COMMON_VALUES_MAX:
-                raise _TooLargeError
-            source.members = []  # type: ignore[attr-defined]  # each copies the values for all
-    return names
+def _installed_program(
+    module: str, archives: Sequence[Archive], runtime: RuntimePackages
+) -> ProgramFiles:
+    """Return the files of all packages, by their path in the folder in which pip installs them.
+
+    A later package replaces the files of an earlier one. A file that would have the name of a
+    module of Python's own library is left out: Python finds its own one first.
+    """
+    places: dict[str, tuple[Archive, str]] = {}
+    for archive in archives:
+        root = _unusual_root(module, archive)
+        for name in archive.files:
+            path = installed_path(name, archive, root)
+            top = path.partition("/")[0].removesuffix(".py")
+            if path != "setup.py" and not is_standard(top, runtime):
+                places[path] = archive, name
+
+    def read(path: str) -> bytes:
+        archive, name = places[path]
+        return archive.read(name)
+
+    return ProgramFiles(frozenset(places), read)
+
+
+def _unusual_root(module: str, archive: Archive) -> str | None:
+    """Return the folder of the package's sources if setup.py names another one than the usual, and
+    only one folder has the module.
+    """
+    path = module.replace(".", "/")
+    found = [
+        name.removesuffix(end)
+        for end in (f"/{path}.py", f"/{path}/__main__.py")
+        for name in archive.files
+        if archive.is_source and name.endswith(end)
+    ]
+    usual = {archive.top, f"{archive.top}src/"}
+    roots = {f"{root}/" for root in found}
+    return roots.pop() if len(roots) == 1 and not roots & usual else None
 
 
 def has_module(module: str, files: frozenset[str]) -> bool:

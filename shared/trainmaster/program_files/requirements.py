@@ -12,8 +12,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.rules.module_packages import package_of
-from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.catalog.runtimes import RUNTIME_DEFAULT, RUNTIMES, TPU_PYTHON
 from trainmaster.jobspec.catalog.service_packages import package_name
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 from trainmaster.program_files.import_names import is_in_runtime, packages_with
@@ -35,6 +36,7 @@ class RuntimePackages:
     name: str
     """Value of `runtimeVersion`."""
     python: str
+    """Version such as 3.12; empty if it is not known, because the boot image is the user's own."""
     requirements: tuple[str, ...]
     """Requirements such as `torch==2.13.*`."""
 
@@ -44,44 +46,58 @@ class RuntimePackages:
         return frozenset(normalize(package_name(entry)) for entry in self.requirements)
 
 
+def runtime_of(plan: Plan) -> RuntimePackages:
+    """Return what the VMs of a job have."""
+    version = next(
+        (
+            version
+            for version, runtime in RUNTIMES.items()
+            if plan.image.packages in (runtime.packages, runtime.tpu_packages)
+        ),
+        RUNTIME_DEFAULT,
+    )
+    python = RUNTIMES[version].python if plan.image.source == RUNTIMES[version].image else ""
+    if any(group.tpu for group in plan.groups):
+        python = TPU_PYTHON
+    return RuntimePackages(version, python, plan.image.packages)
+
+
 def check_pins(
-    requirements: Sequence[str], runtime: RuntimePackages, file: str
+    requirements: Sequence[str], runtime: RuntimePackages, place: str
 ) -> Iterator[ProgramFinding]:
     """Yield the requirements that exclude the runtime's own build of a framework.
 
-    The agent lets no package replace it: see `trainmaster.agent.setup.framework_builds`. `file`:
-    where the requirements are.
+    The agent lets no package replace it: see `trainmaster.agent.setup.framework_builds`. `place`:
+    where the requirements are, such as requirements.txt.
     """
     versions = _framework_versions(runtime)
-    environment = _markers_of_vm(runtime)
     for text in requirements:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            yield may_fail(f"{file}: {text!r} is not a requirement", "write it as pandas==2.3")
+        requirement = _parsed(text)
+        if requirement is None:
+            yield may_fail(f"{place}: {text!r} is not a requirement", "write it as pandas==2.3")
             continue
-        if requirement.marker and not requirement.marker.evaluate(environment):
+        if not _applies(requirement, runtime):
             continue
         version = versions.get(normalize(requirement.name))
         has_local_version = "+" in str(requirement.specifier)
         if version is None:
             if has_local_version:
                 yield may_fail(
-                    f"{file}: {text} is a build that PyPI does not have",
+                    f"{place}: {text} is a build that PyPI does not have",
                     "leave out what follows the version, from +, unless your package index has it",
                 )
             continue
         of_runtime = f"of the runtime {runtime.name}, which no package may replace"
-        remedy = f"remove it from {file}, or choose another runtime: `trainmaster runtimes`"
+        remedy = f"remove it from {place}, or choose another runtime: `trainmaster runtimes`"
         releases = [f"{version}.{patch}" for patch in range(_PATCH_RELEASES)]
         public = SpecifierSet(_LOCAL_VERSION.sub("", str(requirement.specifier)))
         if not any(public.contains(release) for release in releases):
             name = f"{requirement.name} {version}"
-            yield must_fail(f"{file}: {text} excludes {name} {of_runtime}", remedy)
+            yield must_fail(f"{place}: {text} excludes {name} {of_runtime}", remedy)
         elif has_local_version or requirement.url:
             name = f"{requirement.name} {version}"
             yield may_fail(
-                f"{file}: {text} is another build of {name} than that {of_runtime}", remedy
+                f"{place}: {text} is another build of {name} than that {of_runtime}", remedy
             )
 
 
@@ -89,9 +105,11 @@ def _markers_of_vm(runtime: RuntimePackages) -> dict[str, str]:
     """Return the environment of a VM for the markers of requirements, which are evaluated on the
     user's machine otherwise. Source: PEP 508.
     """
+    python = runtime.python
+    versions = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
     return {
-        "python_version": runtime.python,
-        "python_full_version": f"{runtime.python}.0",
+        **versions,
+        "extra": "",
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
         "os_name": "posix",
@@ -107,12 +125,14 @@ def check_imports(
     files: ProgramFiles,
     requirements: Sequence[str],
     runtime: RuntimePackages,
+    place: str,
 ) -> Iterator[ProgramFinding]:
     """Yield the modules that neither the files nor the requirements nor the runtime have.
 
-    A requirement may bring more modules than its own, so that no import is refused.
+    A requirement may bring more modules than its own, so that no import is refused. `place`: where
+    the requirements are.
     """
-    required = {normalize(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in requirements}
+    required = {_required_name(text, runtime) for text in requirements}
     own = _own_modules(files)
     reported: set[str] = set()
     for file in sorted(sources.closure(entry, certain_only=False)):
@@ -122,18 +142,45 @@ def check_imports(
             if is_relative or module in own or module in reported:
                 continue
             is_required = bool(packages_with(module) & required)
-            if is_required or _is_standard(module, runtime):
+            if is_required or is_standard(module, runtime):
                 continue
             if not is_in_runtime(module, runtime.names):
                 reported.add(module)
-                yield _missing(imported, module, runtime)
+                yield _missing(imported, module, runtime, place)
 
 
-def _missing(imported: Import, module: str, runtime: RuntimePackages) -> ProgramFinding:
+def _parsed(text: str) -> Requirement | None:
+    """Return a requirement; None if the text is none."""
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+def _applies(requirement: Requirement, runtime: RuntimePackages) -> bool:
+    """Return whether pip installs the requirement on the VM: its marker holds, and it is of no
+    extra.
+    """
+    marker = requirement.marker
+    try:
+        return marker is None or marker.evaluate(_markers_of_vm(runtime))
+    except ValueError:  # it compares what cannot be compared
+        return True
+
+
+def _required_name(text: str, runtime: RuntimePackages) -> str:
+    """Return the normalized name of a requirement; empty if pip does not install it."""
+    requirement = _parsed(text)
+    if requirement is None:  # its name may be right nevertheless
+        return normalize(re.split(r"[^\w.-]", text, maxsplit=1)[0])
+    return normalize(requirement.name) if _applies(requirement, runtime) else ""
+
+
+def _missing(imported: Import, module: str, runtime: RuntimePackages, place: str) -> ProgramFinding:
     """Return the finding about a module that nothing brings, with what to do about it."""
     package = package_of(module)
     where = f"{imported.file}:{imported.line} imports {module}"
-    add = f"add {package} to requirements.txt"
+    add = f"add {package} to {place}"
     if module in _REMOVED_IN_312:
         return may_fail(f"{where}, which Python {runtime.python} no longer has", "replace it")
     others = [
@@ -147,15 +194,20 @@ def _missing(imported: Import, module: str, runtime: RuntimePackages) -> Program
             f"choose --runtime-version {others[-1]}, or {add}",
         )
     return may_fail(
-        f"{where}, which neither the runtime {runtime.name} nor requirements.txt names",
+        f"{where}, which neither the runtime {runtime.name} nor {place} names",
         f"{add}, unless another package brings it",
     )
 
 
-def _is_standard(module: str, runtime: RuntimePackages) -> bool:
+def is_standard(module: str, runtime: RuntimePackages) -> bool:
+    """Return whether a module belongs to Python itself.
+
+    `distutils` always does: every runtime's setuptools brings it.
+    """
     if module == "distutils":
         return True
-    was_removed = module in _REMOVED_IN_312 and runtime.python not in ("3.10", "3.11")
+    has_all = runtime.python in ("", "3.10", "3.11")
+    was_removed = module in _REMOVED_IN_312 and not has_all
     return module in sys.stdlib_module_names and not was_removed
 
 

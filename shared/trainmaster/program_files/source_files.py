@@ -1,8 +1,11 @@
 """The Python files of a program: which of them it imports, and which are not valid Python.
 
-The checks before a submission (`--check`) read them, so that a job does not fail for these reasons
-minutes after its VMs were paid for. Nothing is imported or executed. Because an error refuses the
-job, an import counts as certain only if no branch, loop or handler can avoid it.
+The checks before a submission read them, so that a job does not fail for these reasons minutes
+after its VMs were paid for. Nothing is imported or executed. Because an error refuses the job, an
+import counts as certain only if no branch, loop or handler can avoid it.
+
+Whoever submits a job chooses the bytes: what is parsed has a limit, and what Python's parser cannot
+hold is not judged.
 """
 
 from __future__ import annotations
@@ -10,23 +13,93 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, TypeVar
 
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 
-_NEWER_SYNTAX: Final = re.compile(
-    r"\b[rR]?[fF][rR]?[\"']|^\s*type\s+\w+|^\s*(async\s+)?(def|class)\s+\w+\s*\["
+FILE_BYTES_MAX: Final = 256 << 10
+"""A larger file is not judged: nobody wrote it by hand. Its tree may need 450 times as much memory.
+"""
+PROGRAM_BYTES_MAX: Final = 16 << 20
+"""Of a program, so much is parsed. One MiB takes about a second."""
+_BRACES_MAX: Final = 4_000
+_LONG_NAME: Final = re.compile(rb"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
+"""A file with more braces, or with a dotted name of so many parts, is not judged: for f-strings and
+imports, the time of Python's parser grows with the square of their number.
+"""
+_DEPTH_MAX: Final = 32
+"""Names in one module's name, such as three in `a.b.c`, that are looked up."""
+_LINE_MAX: Final = 80
+"""Characters of a line that a message shows."""
+_NEWER_SYNTAX: Final = (
+    (
+        (3, 12),  # nested quotes in f-strings, `type`, type parameters
+        re.compile(
+            r"\b[rR]?[fF][rR]?[\"']|^f-string:|^\s*type\s+\w+"
+            r"|^\s*(async\s+)?(def|class)\s+\w+\s*\["
+        ),
+    ),
+    (
+        (3, 14),  # template strings, `except A, B:`
+        re.compile(r"\b[rR]?[tT][rR]?[\"']|^\s*except\*?\s+[\w.]+\s*,"),
+    ),
+    (
+        (3, 15),  # lazy imports, unpacking in comprehensions
+        re.compile(r"^\s*lazy\s+(from|import)\b|\*.*\bfor\b.*\bin\b"),
+    ),
 )
-"""Lines that a later Python may accept: f-strings (3.12), `type` and type parameters (3.12)."""
+"""Version of Python → lines that it accepts and earlier ones do not, and messages about them.
+
+Source: "What's New in Python" of each version.
+"""
+_UNKNOWN_ENCODING: Final = "unknown encoding"
+"""Beginning of the parser's message. A package may bring the encoding, as `future-fstrings` does.
+"""
 _BLOCKS: Final = (ast.With, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """Statements whose bodies are searched for imports that are not certain. Loops and `match` rarely
 contain any.
 """
 _CATCHES_IMPORT_ERROR: Final = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_PARSER: Final = threading.Lock()
+"""Held while a file is parsed: filters of warnings belong to the process, and the trees of files
+that are parsed at once would need their memory at once.
+"""
+_Read = TypeVar("_Read")
+
+
+class _When(Enum):
+    """When a file executes an import."""
+
+    ALWAYS = auto()
+    IF_STARTED = auto()
+    """If the command runs the file: below `if __name__ == "__main__"`."""
+    SOMETIMES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """An import statement for one module."""
+
+    line: int
+    module: str
+    level: int
+    """Number of leading dots."""
+    names: tuple[str, ...]
+    when: _When
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What is kept of a file: its syntax tree may be 450 times as large as the file."""
+
+    imports: tuple[_Statement, ...] = ()
+    error: SyntaxError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +130,41 @@ class Entry:
 class Sources:
     """The Python files of a program, parsed as the runtime's Python reads them."""
 
-    def __init__(self, files: ProgramFiles, python: str) -> None:
-        """`python`: version of the runtime, such as 3.12."""
-        major, minor = python.split(".")[:2]
-        self._python = (int(major), int(minor))
+    def __init__(
+        self, files: ProgramFiles, python: str, bytes_max: int = PROGRAM_BYTES_MAX
+    ) -> None:
+        """`python`: version of the runtime, such as 3.12; empty if it is not known. `bytes_max`: of
+        all files together, so much is parsed; further ones are not judged.
+        """
+        self._python = version_pair(python) if python else None
         self._files = files
-        self._trees: dict[str, ast.Module | SyntaxError] = {}
+        self._bytes_left = bytes_max
+        self._parsed: dict[str, _Parsed] = {}
 
-    def check_syntax(self, entry: Entry | None) -> Iterator[ProgramFinding]:
-        """Yield the files with an error of syntax.
+    def check_syntax(
+        self, entry: Entry | None, others: Iterable[str] = ()
+    ) -> Iterator[ProgramFinding]:
+        """Yield the files with an error of syntax: of those that the entry may import, and of
+        `others`.
 
         Only one that the program imports whenever it runs must fail.
         """
         certain = self.closure(entry, certain_only=True) if entry else frozenset()
-        for file in sorted(name for name in self._files.names if name.endswith(".py")):
-            error = self._parse(file)
-            if not isinstance(error, SyntaxError):
+        possible = self.closure(entry, certain_only=False) if entry else frozenset()
+        for file in sorted(possible.union(name for name in others if name.endswith(".py"))):
+            error = self._parse(file).error
+            if error is None:
                 continue
             problem = f"{file}:{error.lineno or 1} is not valid Python: {error.msg}"
-            text = (error.text or "").strip()
+            text = (error.text or "").strip()[:_LINE_MAX]
             remedy = f"correct the line {text!r}" if text else "correct the file"
-            is_certain = file in certain and not self._may_be_newer_syntax(error)
+            is_certain = file in certain and not self._may_be_valid_there(error)
             yield must_fail(problem, remedy) if is_certain else may_fail(problem, remedy)
 
     def closure(self, entry: Entry, *, certain_only: bool) -> frozenset[str]:
         """Return the files that the entry imports, directly or through others, itself included."""
         found: set[str] = set()
-        to_visit = [entry.file]
+        to_visit = [entry.file, *self._packages_of(entry)]
         while to_visit:
             file = to_visit.pop()
             if file in found:
@@ -96,84 +177,129 @@ class Sources:
 
     def imports(self, file: str, entry: Entry) -> Iterator[Import]:
         """Yield the imports of a file without those that the program can do without."""
-        tree = self._parse(file)
-        if isinstance(tree, SyntaxError):
-            return
-        for statement, is_certain in _import_statements(
-            tree.body, is_certain=True, is_entry=file == entry.file
-        ):
-            if isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    yield Import(
-                        file, statement.lineno, alias.name, names=(), is_certain=is_certain
-                    )
-                continue
-            module = statement.module or ""
-            if statement.level:
-                module = _absolute_name(file, statement.level, module, entry.root)
-            names = tuple(alias.name for alias in statement.names)
-            yield Import(file, statement.lineno, module, names, is_certain)
+        for found in self._parse(file).imports:
+            is_started = file == entry.file and found.when is _When.IF_STARTED
+            is_certain = found.when is _When.ALWAYS or is_started
+            module = found.module
+            if found.level:
+                module = _absolute_name(file, found.level, module, entry.root)
+            yield Import(file, found.line, module, found.names, is_certain)
+
+    def _packages_of(self, entry: Entry) -> list[str]:
+        """Return the files of the packages that the entry is in, which `python -m` imports first.
+
+        A script has none: Python searches its own folder.
+        """
+        folders = entry.file.removeprefix(entry.root).split("/")[:-1]
+        paths = ("/".join(folders[:length]) for length in range(1, len(folders) + 1))
+        files = (f"{entry.root}{path}/__init__.py" for path in paths)
+        return [file for file in files if file in self._files.names]
 
     def _files_of(self, imported: Import, entry: Entry) -> list[str]:
         """Return the files of the program that an import executes: its packages, and the module."""
-        modules = [imported.module, *(f"{imported.module}.{name}" for name in imported.names)]
+        parts = imported.module.split(".")[:_DEPTH_MAX]
+        paths = [entry.root + "/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+        paths += [f"{paths[-1]}/{name}" for name in imported.names]
         found: list[str] = []
-        for module in modules:
-            parts = module.split(".")
-            for length in range(1, len(parts) + 1):
-                path = entry.root + "/".join(parts[:length])
-                package, file = f"{path}/__init__.py", f"{path}.py"
-                if package in self._files.names:
-                    found.append(package)
-                elif file in self._files.names:
-                    found.append(file)
+        for path in paths:
+            package, file = f"{path}/__init__.py", f"{path}.py"
+            if package in self._files.names:
+                found.append(package)
+            elif file in self._files.names:
+                found.append(file)
         return found
 
-    def _parse(self, file: str) -> ast.Module | SyntaxError:
-        if file not in self._trees:
-            self._trees[file] = _parsed(self._files.read(file), file, self._python)
-        return self._trees[file]
+    def _parse(self, file: str) -> _Parsed:
+        if file not in self._parsed:
+            content = self._files.read(file)
+            is_judged = len(content) <= self._bytes_left and _is_quickly_parsed(content)
+            if is_judged:
+                self._bytes_left -= len(content)
+            self._parsed[file] = _parsed(content, self._python) if is_judged else _Parsed()
+        return self._parsed[file]
 
-    def _may_be_newer_syntax(self, error: SyntaxError) -> bool:
-        """Return whether this Python is older than the runtime's, which may accept the line."""
-        is_older = sys.version_info[:2] < self._python
-        return is_older and bool(_NEWER_SYNTAX.search(error.text or ""))
+    def _may_be_valid_there(self, error: SyntaxError) -> bool:
+        """Return whether the runtime's Python may accept what this one does not."""
+        if error.msg.startswith(_UNKNOWN_ENCODING):
+            return True
+        newer = [
+            lines
+            for version, lines in _NEWER_SYNTAX
+            if sys.version_info[:2] < version and (self._python is None or version <= self._python)
+        ]
+        return any(lines.search(text) for lines in newer for text in (error.text or "", error.msg))
 
 
-def _parsed(content: bytes, file: str, python: tuple[int, int]) -> ast.Module | SyntaxError:
-    """Return the syntax tree of a file, or the error in it. `python`: the version that reads it."""
+def version_pair(python: str) -> tuple[int, int]:
+    """Return (3, 12) for `3.12` or `3.12.4`."""
+    major, minor = python.split(".")[:2]
+    return int(major), int(minor)
+
+
+def read_tree(
+    content: bytes, read: Callable[[ast.Module], _Read], python: tuple[int, int] | None = None
+) -> _Read:
+    """Return what `read` finds in the syntax tree of a source, which is not kept.
+
+    `python`: the version that reads it. None: not known; then the grammar is this Python's. Raises
+    the parser's errors: SyntaxError; ValueError for a null byte; RecursionError or MemoryError if
+    the source is nested too deeply for this Python's parser.
+    """
+    with _PARSER, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as invalid escapes, which run
+        return read(ast.parse(content, feature_version=python))
+
+
+def _is_quickly_parsed(content: bytes) -> bool:
+    return (
+        len(content) <= FILE_BYTES_MAX
+        and content.count(b"{") <= _BRACES_MAX
+        and _LONG_NAME.search(content) is None
+    )
+
+
+def _parsed(content: bytes, python: tuple[int, int] | None) -> _Parsed:
+    """Return the imports of a file, or the error in it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as invalid escapes, which run
-            return ast.parse(content, file, feature_version=python)
+        return read_tree(content, _imports_of, python)
     except SyntaxError as error:
-        return error
-    except ValueError as error:  # a null byte
-        return SyntaxError(str(error))
+        return _Parsed(error=error)
+    except ValueError as error:
+        return _Parsed(error=SyntaxError(str(error)))
+    except (RecursionError, MemoryError):
+        return _Parsed()
 
 
-def _import_statements(
-    body: list[ast.stmt], *, is_certain: bool, is_entry: bool = False
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Yield import statements, and whether each is executed whenever the file is.
+def _imports_of(tree: ast.Module) -> _Parsed:
+    return _Parsed(tuple(_import_statements(tree.body, _When.ALWAYS)))
+
+
+def _import_statements(body: list[ast.stmt], when: _When) -> Iterator[_Statement]:
+    """Yield import statements. `when`: when the body is executed.
 
     Left out is what the program can do without: imports for type checkers, and a `try` that catches
-    their failure. `is_entry`: the command runs this file, so `if __name__ == "__main__"` holds.
+    their failure.
     """
     for statement in body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield statement, is_certain
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield _Statement(statement.lineno, alias.name, level=0, names=(), when=when)
+        elif isinstance(statement, ast.ImportFrom):
+            names = tuple(alias.name for alias in statement.names)
+            module = statement.module or ""
+            yield _Statement(statement.lineno, module, statement.level, names, when)
         elif isinstance(statement, ast.If):
             if not _is_type_checking(statement.test):
-                is_certain_branch = is_certain and is_entry and _is_main_check(statement.test)
-                yield from _import_statements(statement.body, is_certain=is_certain_branch)
-            yield from _import_statements(statement.orelse, is_certain=False)
+                is_started = when is _When.ALWAYS and _is_main_check(statement.test)
+                branch = _When.IF_STARTED if is_started else _When.SOMETIMES
+                yield from _import_statements(statement.body, branch)
+            yield from _import_statements(statement.orelse, _When.SOMETIMES)
         elif isinstance(statement, ast.Try | ast.TryStar):
             if not any(_catches_import_error(handler.type) for handler in statement.handlers):
-                yield from _import_statements(statement.body, is_certain=False)
-            yield from _import_statements(statement.finalbody, is_certain=False)
+                yield from _import_statements(statement.body, _When.SOMETIMES)
+            yield from _import_statements(statement.finalbody, _When.SOMETIMES)
         elif isinstance(statement, _BLOCKS):
-            yield from _import_statements(statement.body, is_certain=False)
+            yield from _import_statements(statement.body, _When.SOMETIMES)
 
 
 def _is_type_checking(test: ast.expr) -> bool:

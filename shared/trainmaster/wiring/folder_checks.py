@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster.core.model.plan import Plan
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
-from trainmaster.jobspec.catalog.runtimes import RUNTIME_DEFAULT, RUNTIMES, TPU_PYTHON
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
 from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
-from trainmaster.program_files.requirements import RuntimePackages, check_imports, check_pins
+from trainmaster.program_files.requirements import check_imports, check_pins, runtime_of
 from trainmaster.program_files.runtime_choice import choose_runtime
 from trainmaster.program_files.source_files import Sources
 from trainmaster.wiring.folders import job_of_folder, list_folder_files, read_requirements
 
 MASTER: Final = "masterConfig"
 """Field of an image of the user's own."""
+PLACE: Final = "requirements.txt"
+"""Where a folder names what it requires."""
 
 
 def check_folder(
@@ -44,17 +44,17 @@ def check_folder(
     except InvalidJob:
         return []
     files = _files_of(folder)
-    runtime = _runtime_of(document, spec.plan)
+    runtime = runtime_of(spec.plan)
     requirements = read_requirements(folder)
     findings = [*check_command(command, files)]
     entry = entry_of(command, files)
     sources = Sources(files, runtime.python)
-    findings += sources.check_syntax(entry)
+    findings += sources.check_syntax(entry, files.names)
     if runtime.requirements:  # an image of the user's own may have anything
-        findings += check_pins(requirements, runtime, "requirements.txt")
+        findings += check_pins(requirements, runtime, PLACE)
         has_other_packages = bool(field_at(document, (TRAINING_INPUT, "packageUris")))
         if entry is not None and not has_other_packages:
-            findings += check_imports(sources, entry, files, requirements, runtime)
+            findings += check_imports(sources, entry, files, requirements, runtime, PLACE)
     return findings
 
 
@@ -67,7 +67,7 @@ def checked_words(document: Mapping[str, Any], folder: Path) -> str:
         spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
     except InvalidJob:
         return ""
-    runtime = _runtime_of(document, spec.plan)
+    runtime = runtime_of(spec.plan)
     words = "folder: its files have what the command starts, and their syntax is right"
     if not runtime.requirements or not read_requirements(folder):
         return words
@@ -110,42 +110,9 @@ def _files_of(folder: Path) -> ProgramFiles:
     return ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
 
 
-def check_package(document: Mapping[str, Any], package: Path) -> list[ProgramFinding]:
-    """Return what is wrong with a Python package that is built from a folder and run as a module.
-
-    Packages that a setup.py installs may have other files than the folder, and are not judged.
-    """
-    module = field_at(document, (TRAINING_INPUT, "pythonModule"))
-    if not isinstance(module, str) or (package.parent / "setup.py").exists():
-        return []
-    paths = {
-        path.relative_to(package.resolve().parent).as_posix(): path
-        for path in sorted(package.resolve().rglob("*.py"))
-    }
-    files = ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
-    command = ["python", "-m", module]
-    sources = Sources(files, _python_of(document))
-    return [*check_command(command, files), *sources.check_syntax(entry_of(command, files))]
-
-
-def _python_of(document: Mapping[str, Any]) -> str:
-    """Return the Python version of the runtime that the job requests, or of the default one."""
-    requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
-    return RUNTIMES.get(requested, RUNTIMES[RUNTIME_DEFAULT]).python
-
-
 def refuse_folder(findings: Sequence[ProgramFinding]) -> None:
     """Raise PermanentError with everything that must fail."""
     refused = [str(finding) for finding in findings if finding.must_fail]
     if refused:
         lines = "".join(f"\n  {text}" for text in refused)
         raise PermanentError(f"the program cannot run, and was not submitted:{lines}")
-
-
-def _runtime_of(document: Mapping[str, Any], plan: Plan) -> RuntimePackages:
-    """Return what the job's VMs have: the runtime's Python, and the packages of the plan."""
-    requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
-    version = requested if requested in RUNTIMES else RUNTIME_DEFAULT
-    on_tpu = any(group.tpu for group in plan.groups)
-    python = TPU_PYTHON if on_tpu else RUNTIMES[version].python
-    return RuntimePackages(version, python, plan.image.packages)

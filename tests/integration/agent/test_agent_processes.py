@@ -65,7 +65,7 @@ def test_process_without_mark_and_parent_is_dead_when_the_next_round_is_ready(
     """
     vm.configure(grace_s=2)
     vm.program(program.format(source=IGNORES, end=end))
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     left.append(int(vm.wait_for_number("RANK ")))
     vm.wait_for_line("START ")
@@ -73,10 +73,10 @@ def test_process_without_mark_and_parent_is_dead_when_the_next_round_is_ready(
         cloud.wait_for_message("replica-exit", (1, 1))
     else:
         assert is_alive(left[0])
-    cloud.direct(1, 2, "hold")
+    cloud.direct(attempt=1, incarnation=2, action="hold")
     cloud.wait_for_message("vm-ready", (1, 2))
     assert not is_alive(left[0])
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("START ", 2)
     left.append(int(vm.wait_for_number("RANK ", 2)))
 
@@ -95,13 +95,13 @@ def test_ended_orphans_of_a_running_program_leave_no_zombies(cloud: Cloud, vm: V
         print("PROGRAM", os.getpid())
         signal.pause()
     """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     agent = int(vm.wait_for_number("AGENT "))
     program = int(vm.wait_for_number("PROGRAM "))
     # Orphans that still sleep are children of the agent, too: all of them must have gone.
     eventually(lambda: children_of(agent, "ZRSD") == [program])
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("vm-ready", (1, 2))
 
 
@@ -114,12 +114,12 @@ def test_temporary_files_of_a_killed_program_are_gone_before_the_next_one(
         print("FILE", file.name)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     file = Path(vm.wait_for_line("FILE ").split()[1])
     cloud.wait_for_message("replica-exit", (1, 1))
     assert file.exists(), "until another program starts"
-    cloud.direct(1, 2, "hold")
+    cloud.direct(attempt=1, incarnation=2, action="hold")
     cloud.wait_for_message("vm-ready", (1, 2))
     assert not file.parent.exists()
 

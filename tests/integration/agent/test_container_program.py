@@ -44,7 +44,7 @@ def test_container_gets_the_documented_arguments_and_environment(
         job_dir="gs://b/d",
         variables=variables,
     )
-    cloud.direct(2, 3)
+    cloud.direct(attempt=2, incarnation=3)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]) == ("process", 0, None)
@@ -87,7 +87,7 @@ def test_container_gets_the_documented_arguments_and_environment(
 
 def test_vm_token_is_sent_to_googles_registries_only(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     docker.push("")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit")
     pulled = docker.calls("pull")[0]
@@ -100,7 +100,7 @@ def test_vm_token_is_sent_to_googles_registries_only(cloud: Cloud, vm: Vm, docke
     vm.terminate()
     vm.wait()
     vm.configure(container={"image": "python:3.12", "command": []}, python_module="")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 2))
     assert docker.calls("pull")[1] == {
@@ -134,7 +134,7 @@ def test_registry_is_read_from_the_image_name(
 def test_missing_image_is_a_permanent_failure_with_the_registrys_message(
     cloud: Cloud, vm: Vm, docker: Docker
 ) -> None:
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
@@ -154,7 +154,7 @@ def test_pull_is_retried_when_the_registry_is_unreachable(
     docker.fail_pulls(
         "Get https://us-docker.pkg.dev/v2/: net/http: TLS handshake timeout", "received 503"
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     vm.wait_for_line("TRAINED")
@@ -163,10 +163,10 @@ def test_pull_is_retried_when_the_registry_is_unreachable(
 
 def test_all_incarnations_on_a_vm_run_the_same_image(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     docker.push("")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("replica-exit", (1, 2))
     assert len(docker.calls("pull")) == 1
 
@@ -177,7 +177,7 @@ def test_vm_without_an_engine_reports_what_is_missing(cloud: Cloud, vm: Vm) -> N
     bin_.mkdir()
     for name in ("id", "mkdir", "sleep", "python3"):
         (bin_ / name).symlink_to("/bin/" + name if name != "python3" else sys.executable)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": str(bin_)})
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["error"]["type"]) == ("install", "ImageError")
@@ -194,7 +194,7 @@ def test_failed_container_reports_its_exit_status(cloud: Cloud, vm: Vm, docker: 
     }
     for attempt, (source, status) in enumerate(programs.items(), start=1):
         docker.push(source)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         end = ("process", status, None, None, False)
         keys = ("cause", "exit_status", "signal", "error", "out_of_memory")
@@ -203,7 +203,7 @@ def test_failed_container_reports_its_exit_status(cloud: Cloud, vm: Vm, docker: 
 
 def test_exception_in_a_container_is_reported(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     docker.push("raise ValueError('bad shape')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     error = cloud.wait_for_message("replica-exit").body["error"]
     assert (error["type"], error["message"]) == ("ValueError", "bad shape")
@@ -217,7 +217,7 @@ def test_out_of_memory_is_read_from_the_engine_for_killed_containers(
     programs = {"import os; os.kill(os.getpid(), 9)": True, "exit(1)": False}
     for attempt, (source, expected) in enumerate(programs.items(), start=1):
         docker.push(source)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         assert (
             cloud.wait_for_message("replica-exit", (attempt, 1)).body["out_of_memory"] is expected
         ), source
@@ -245,7 +245,7 @@ def test_command_missing_from_the_image_is_the_users_error(
 ) -> None:
     docker.push("")
     vm.configure(container={"image": IMAGE, "command": [command]}, python_module="")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
@@ -261,7 +261,7 @@ def test_engine_failure_to_start_the_container_is_an_internal_error(
 ) -> None:
     docker.push("")
     (docker.engine / "broken").touch()
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
@@ -281,10 +281,10 @@ def test_newer_directive_ends_the_container_with_sigterm(
         print("START", flush=True)
         signal.pause()
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("SAVED")
     vm.wait_for_line("START", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
@@ -296,10 +296,10 @@ def test_container_that_ignores_sigterm_is_killed_after_its_grace(
 ) -> None:
     docker.push(f"import signal; signal.signal(15, signal.SIG_IGN)\n{BLOCKS}")
     vm.configure(container={"image": IMAGE, "command": []}, python_module="", grace_s=0.3)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     pid = int(vm.wait_for_number("PID "))
-    cloud.direct(1, 1, "stop")
+    cloud.direct(attempt=1, incarnation=1, action="stop")
     vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 9.")
     assert not is_alive(pid)
     assert docker.containers() == []
@@ -309,7 +309,7 @@ def test_containers_of_an_earlier_agent_are_removed_but_not_other_vms(
     cloud: Cloud, vm: Vm, docker: Docker
 ) -> None:
     docker.push(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     pid = int(vm.wait_for_number("PID "))
     fake = {
@@ -343,7 +343,7 @@ def test_secret_reaches_the_container_without_a_command_line(
     vm.configure(
         container={"image": IMAGE, "command": []}, python_module="", secrets={"API_KEY": "key"}
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert vm.wait_for_line("KEY") == "KEY 11 True"
     cloud.wait_for_message("replica-exit")
@@ -361,7 +361,7 @@ def test_credentials_are_readable_by_the_owner_only(cloud: Cloud, vm: Vm, tmp_pa
 def test_killed_engine_command_ends_the_container_too(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     """Something killed `docker run` itself: the container must not run on without it."""
     docker.push(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     pid = int(vm.wait_for_number("PID "))
     cli = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

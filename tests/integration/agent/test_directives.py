@@ -51,18 +51,18 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     vm.program(FAILS)
     vm.boot()
     vm.wait_for_line("[trainmaster] Waiting for a directive.")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     body = cloud.wait_for_message("replica-exit", (1, 1)).body
     assert 0 < body["ran_s"] < 10
     took_s = []
     for incarnation in (2, 3, 4):
-        directed = cloud.direct(1, incarnation)
+        directed = cloud.direct(attempt=1, incarnation=incarnation)
         took_s.append(vm.wait_for_number("START ", incarnation) - directed)
         cloud.wait_for_message("replica-exit", (1, incarnation))
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
     assert min(took_s) < 1  # the best of three; an idle machine needs a fraction of that
 
-    directed = cloud.direct(1, 5, pause_s=1)
+    directed = cloud.direct(attempt=1, incarnation=5, pause_s=1)
     assert vm.wait_for_number("START ", 5) - directed >= 1
     waiting = (
         "[trainmaster] Waiting 1 s before the restart, because the program failed soon after its"
@@ -72,27 +72,27 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     cloud.wait_for_message("replica-exit", (1, 5))
     assert ("vm-ready", (1, 5)) in cloud.published()
 
-    cloud.direct(1, 6, pause_s=1)
+    cloud.direct(attempt=1, incarnation=6, pause_s=1)
     vm.wait_for_line(waiting, 2)
-    cloud.direct(1, 6, "stop")
+    cloud.direct(attempt=1, incarnation=6, action="stop")
     vm.wait_for_line("[trainmaster] Directive: stop attempt 1, incarnation 6.")
-    cloud.direct(1, 7)
+    cloud.direct(attempt=1, incarnation=7)
     cloud.wait_for_message("replica-exit", (1, 7))
     assert ("vm-ready", (1, 6)) not in cloud.published(), "it was stopped during its pause"
 
 
 def test_start_after_a_hold_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     polls = [path for path, _ in cloud.requests if path.endswith("trainmaster-directive")]
     assert len(polls) <= 3, "long polls send the last etag"
     took_s = []
     for incarnation in (2, 3, 4):
-        cloud.direct(1, incarnation, "hold")
+        cloud.direct(attempt=1, incarnation=incarnation, action="hold")
         cloud.wait_for_message("vm-ready", (1, incarnation))
-        directed = cloud.direct(1, incarnation)
+        directed = cloud.direct(attempt=1, incarnation=incarnation)
         took_s.append(vm.wait_for_number("START ", incarnation) - directed)
     print(f"run to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
     assert min(took_s) < 1
@@ -102,15 +102,15 @@ def test_first_hold_starts_nothing_and_newer_incarnations_end_the_running_one_wi
     cloud: Cloud, vm: Vm
 ) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1, "hold")
+    cloud.direct(attempt=1, incarnation=1, action="hold")
     vm.boot()
     cloud.wait_for_message("vm-ready", (1, 1))
-    directed = cloud.direct(1, 1)
+    directed = cloud.direct(attempt=1, incarnation=1)
     assert vm.wait_for_number("START ") > directed
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))  # otherwise a newer event could replace it
-    cloud.direct(2, 1)
+    cloud.direct(attempt=2, incarnation=1)
     vm.wait_for_line("START ", 3)
     cloud.wait_for_message("vm-ready", (2, 1))
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (2, 1))]
@@ -119,10 +119,10 @@ def test_first_hold_starts_nothing_and_newer_incarnations_end_the_running_one_wi
 def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.5)
     vm.program(IGNORES_SIGTERM)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START ")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     restarted = vm.wait_for_number("START ", 2)
     assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
 
@@ -143,30 +143,31 @@ def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(
         signal.signal(15, signal.SIG_IGN)
         subprocess.run([sys.executable, "-u", "-c", {rank!r}], env={{}}, start_new_session=True)
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     pid = int(vm.wait_for_number("RANK "))
-    cloud.direct(1, 2, "hold")
+    cloud.direct(attempt=1, incarnation=2, action="hold")
     cloud.wait_for_message("vm-ready", (1, 2))
     assert not is_alive(pid)
 
 
 def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
-    cloud.direct(2, 2)
+    cloud.direct(attempt=2, incarnation=2)
     vm.boot()
     vm.wait_for_line("START ")
     cloud.wait_for_message("vm-ready", (2, 2))
-    cloud.direct(2, 1)
+    cloud.direct(attempt=2, incarnation=1)
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: run attempt 2, incarnation 1")
-    cloud.direct(1, 7, "stop")
+    cloud.direct(attempt=1, incarnation=7, action="stop")
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: stop attempt 1, incarnation 7")
-    cloud.direct(2, 2, "hold")  # a late delivery of the state before the round began
+    # A late delivery of the state before the round began.
+    cloud.direct(attempt=2, incarnation=2, action="hold")
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: hold attempt 2, incarnation 2")
     cloud.set("instance/attributes/trainmaster-directive", "{}")
     vm.wait_for_line("[trainmaster] Ignoring a directive that cannot be read")
-    cloud.direct(2, 2)
-    cloud.direct(2, 3)
+    cloud.direct(attempt=2, incarnation=2)
+    cloud.direct(attempt=2, incarnation=3)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (2, 3))
     assert cloud.published() == [("vm-ready", (2, 2)), ("vm-ready", (2, 3))]
@@ -174,18 +175,18 @@ def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud,
 
 def test_ended_incarnation_is_not_reported_and_not_started_again(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready", (1, 1))
     vm.wait_for_line("START ")
-    cloud.direct(1, 1, "stop")
+    cloud.direct(attempt=1, incarnation=1, action="stop")
     vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 15.")
-    cloud.direct(1, 1, "run")
+    cloud.direct(attempt=1, incarnation=1, action="run")
     vm.wait_for_line("[trainmaster] Ignoring an outdated directive: run attempt 1, incarnation 1.")
-    cloud.direct(1, 2, "hold")
+    cloud.direct(attempt=1, incarnation=2, action="hold")
     body = cloud.wait_for_message("vm-ready", (1, 2)).body
     assert "ended" not in body, "the directive ended the program"
-    cloud.direct(1, 2, "run")
+    cloud.direct(attempt=1, incarnation=2, action="run")
     vm.wait_for_line("START ", 2)
     assert len(vm.lines("START ")) == 2
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
@@ -194,12 +195,12 @@ def test_ended_incarnation_is_not_reported_and_not_started_again(cloud: Cloud, v
 def test_stop_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.5)
     vm.program(IGNORES_SIGTERM)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START ")
-    cloud.direct(1, 1, "stop")
+    cloud.direct(attempt=1, incarnation=1, action="stop")
     vm.wait_for_line("TERM ")
-    cloud.direct(1, 1, "run")
+    cloud.direct(attempt=1, incarnation=1, action="run")
     vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 9.")
     cloud.wait_for_message("vm-ready")
     assert cloud.published() == [("vm-ready", (1, 1))]
@@ -212,14 +213,14 @@ def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> 
         ((BLOCKS, 1.0), (SAVES, 1.5), (IGNORES_SIGTERM, 2.0)), start=1
     ):
         vm.program(program)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         took_s = []
         for incarnation in (2, 3, 4):
             vm.wait_for_line("START ", (attempt - 1) * 3 + incarnation - 1)
-            directed = cloud.direct(attempt, incarnation, "hold")
+            directed = cloud.direct(attempt=attempt, incarnation=incarnation, action="hold")
             took_s.append(cloud.wait_for_message("vm-ready", (attempt, incarnation)).at - directed)
             if incarnation < 4:
-                cloud.direct(attempt, incarnation)
+                cloud.direct(attempt=attempt, incarnation=incarnation)
         print(f"hold to vm-ready: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
         assert min(took_s) < limit_s, (
             "the best of three; an idle machine needs a tenth of a second, and the grace"
@@ -231,17 +232,17 @@ def test_vm_ready_under_hold_says_how_the_previous_program_ended(
     cloud: Cloud, vm: Vm, is_reported: bool
 ) -> None:
     vm.program("raise ValueError('bad batch')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready", (1, 1))
     end: dict[str, object] = {}
     if is_reported:
         end = cloud.wait_for_message("replica-exit", (1, 1)).body
-        cloud.direct(1, 2, "hold")
+        cloud.direct(attempt=1, incarnation=2, action="hold")
     else:
         with cloud.publishing_fails():
             cloud.wait_for_refusal("replica-exit")
-            cloud.direct(1, 2, "hold")
+            cloud.direct(attempt=1, incarnation=2, action="hold")
             vm.wait_for_line("[trainmaster] Directive: hold attempt 1, incarnation 2.")
     ended = cloud.wait_for_message("vm-ready", (1, 2)).body["ended"]
     assert (ended["attempt"], ended["incarnation"], ended["cause"], ended["exit_status"]) == (
@@ -267,7 +268,7 @@ def test_vm_ready_under_hold_says_how_the_previous_program_ended(
 
 def test_setup_failure_under_hold_is_reported_as_an_exit(cloud: Cloud, vm: Vm) -> None:
     vm.configure(package_uris=["gs://bucket/no-such-package.tar.gz#1"])
-    cloud.direct(1, 1, "hold")
+    cloud.direct(attempt=1, incarnation=1, action="hold")
     vm.boot()
     body = cloud.wait_for_message("replica-exit", (1, 1)).body
     assert (body["cause"], body["error"]["type"]) == ("install", "DownloadError")
@@ -276,13 +277,13 @@ def test_setup_failure_under_hold_is_reported_as_an_exit(cloud: Cloud, vm: Vm) -
 
 def test_unaccepted_exit_is_dropped_for_a_newer_incarnation(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     with cloud.publishing_fails():
         cloud.wait_for_refusal("vm-ready")
         vm.wait_for_line("[trainmaster] Module ended with exit status 1")
         vm.program(BLOCKS)
-        cloud.direct(1, 2)
+        cloud.direct(attempt=1, incarnation=2)
         vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert cloud.published() == [("vm-ready", (1, 2))]
@@ -310,8 +311,14 @@ def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(
     vm.boot()
     for attempt, (program, cause) in enumerate(((SAVES, "saved"), (ENDS, "process")), start=1):
         vm.program(program)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         vm.wait_for_line("START", attempt)
-        cloud.direct(attempt, 1, "save", save_number=1, until=int(time.time()) + 600)
+        cloud.direct(
+            attempt=attempt,
+            incarnation=1,
+            action="save",
+            save_number=1,
+            until=int(time.time()) + 600,
+        )
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         assert (body["cause"], body["exit_status"]) == (cause, 0)

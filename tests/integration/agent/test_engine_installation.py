@@ -76,7 +76,7 @@ def test_engine_is_installed_before_the_image_is_pulled(
     docker.program.rename(packaged := tmp_path / "docker.deb")
     archive.on_install(f"mv {packaged} {docker.program}")
     path = f"{docker.program.parent}{os.pathsep}{path_without_engine(archive)}"
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": path, "TRAINMASTER_EMULATED_VM": None})
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     vm.wait_for_line("TRAINED")
@@ -84,7 +84,7 @@ def test_engine_is_installed_before_the_image_is_pulled(
     assert [call.split()[0] for call in archive.calls] == ["dpkg", "apt-get", "apt-get"]
     calls = len(archive.calls)
 
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("replica-exit", (1, 2))
     assert len(archive.calls) == calls
 
@@ -94,7 +94,7 @@ def test_local_vm_installs_nothing_on_the_machine_that_it_shares(
 ) -> None:
     archive = Archive(tmp_path)
     vm.configure(container={"image": IMAGE, "command": []}, python_module="")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": path_without_engine(archive)})
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["error"]["type"]) == ("install", "ImageError")

@@ -48,7 +48,7 @@ def test_heartbeat_has_the_time_of_the_metadata_server(cloud: Cloud) -> None:
 def test_agent_continues_where_guest_attributes_are_forbidden(cloud: Cloud, vm: Vm) -> None:
     cloud.guest_attributes_status = 403
     vm.program("print('STARTED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("[trainmaster] The heartbeat cannot be written: HTTP 403")
     vm.wait_for_line("STARTED")

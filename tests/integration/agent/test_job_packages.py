@@ -89,7 +89,7 @@ def test_packages_are_installed_in_order_by_documented_commands_and_never_from_t
     del offline.environ["PIP_NO_INDEX"]
     offline.environ["PIP_INDEX_URL"] = package_index.url
     offline.configure(package_uris=[TRAINER, HELPER])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
@@ -129,10 +129,10 @@ def test_packages_are_installed_in_order_by_documented_commands_and_never_from_t
     ]
     assert package_downloads(cloud) == 2
 
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("replica-exit", (1, 2))
     offline.power_off()
-    cloud.direct(1, 3)
+    cloud.direct(attempt=1, incarnation=3)
     offline.boot()
     cloud.wait_for_message("replica-exit", (1, 3))
     assert package_downloads(cloud) == 2
@@ -146,7 +146,7 @@ def test_vm_that_starts_later_installs_the_generation_that_was_accepted(
     cloud.objects[TRAINER_WHEEL] = trainer_wheel("print('ATTACKED')")
     cloud.objects[f"{TRAINER_WHEEL}#7"] = trainer_wheel("print('TRAINED')")
     vm.configure(package_uris=[f"{TRAINER_WHEEL}#7"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("TRAINED")
     assert not vm.lines("ATTACKED")
@@ -159,7 +159,7 @@ def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(
         "trainer", "print('TRAINED')", extra={"pyproject.toml": PYPROJECT}
     )
     offline.configure(package_uris=[TRAINER])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     offline.wait_for_line("[trainmaster] Trying again with the build tools of this VM.")
@@ -172,7 +172,7 @@ def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(
     broken = sdist("trainer", task="", extra={"setup.py": "raise RuntimeError('no such compiler')"})
     cloud.objects[TRAINER] = broken
     offline.configure(package_uris=[TRAINER])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("install", 1, None)
@@ -186,7 +186,7 @@ def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, vm: Vm) -> None
     vm.module("pip.__main__", PIP_WITHOUT_DEPENDENCIES)
     cloud.objects[TRAINER_WHEEL] = trainer_wheel("", requires=("no-such-thing",))
     vm.configure(package_uris=[TRAINER_WHEEL])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert body["cause"] == "install"
@@ -206,11 +206,11 @@ def test_failed_setup_is_repeated_for_the_next_incarnation(cloud: Cloud, offline
     offline.configure(
         package_uris=[f"{TRAINER_WHEEL}#sha256={hashlib.sha256(trainer).hexdigest()}"]
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     cloud.objects[TRAINER_WHEEL] = trainer
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     assert cloud.published() == [
         ("replica-exit", (1, 1)),
@@ -226,10 +226,10 @@ def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, vm: Vm
     vm.module("pip.__main__", PIP_THAT_WAITS)
     cloud.objects[TRAINER_WHEEL] = b""
     vm.configure(package_uris=[TRAINER_WHEEL])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("pip waits")
-    cloud.direct(2, 1)
+    cloud.direct(attempt=2, incarnation=1)
     vm.wait_for_line("[trainmaster] Directive: run attempt 2")
     (vm.home / "go").touch()
     cloud.wait_for_message("replica-exit", (2, 1))
@@ -244,7 +244,7 @@ def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
     )
     cloud.objects[TRAINER_WHEEL] = b""
     vm.configure(package_uris=[TRAINER_WHEEL])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("pip")
     vm.terminate()

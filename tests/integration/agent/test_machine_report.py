@@ -29,7 +29,7 @@ PROPRIETARY = (
 
 def test_first_line_names_image_python_driver_and_engine(cloud: Cloud, vm: Vm) -> None:
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": f"{Path(vm.environ['PATH'].split(os.pathsep)[0])}{os.pathsep}/bin"})
     cloud.wait_for_message("replica-exit")
     first = vm.lines("[trainmaster]")[0].decode()

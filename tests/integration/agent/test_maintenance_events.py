@@ -21,7 +21,7 @@ def test_maintenance_is_reported_at_once_and_only_once(
     cloud: Cloud, vm: Vm, path: str, value: str, cause: str
 ) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     cloud.set(path, value)
@@ -37,14 +37,14 @@ def test_maintenance_is_reported_at_once_and_only_once(
 
     cloud.set_and_wait(path, "NONE")
     cloud.set_and_wait(path, value)
-    cloud.direct(1, 3)
+    cloud.direct(attempt=1, incarnation=3)
     cloud.wait_for_message("vm-ready", (1, 3))
     assert [topic for topic, _ in cloud.published()] == ["vm-ready", "maintenance", "vm-ready"]
 
 
 def test_maintenance_is_reported_when_pubsub_is_back(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     with cloud.publishing_fails():
@@ -55,7 +55,7 @@ def test_maintenance_is_reported_when_pubsub_is_back(cloud: Cloud, vm: Vm) -> No
 
 def test_maintenance_is_not_reported_again_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
     vm.program("import os, signal; print('AGENT', os.getppid()); signal.pause()")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     cloud.set("instance/preempted", "TRUE")
@@ -63,14 +63,14 @@ def test_maintenance_is_not_reported_again_after_a_reboot(cloud: Cloud, vm: Vm) 
     vm.power_off()
     vm.boot()
     cloud.wait_for_message("replica-exit")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert [topic for topic, _ in cloud.published()].count("maintenance") == 1
 
 
 def test_live_migration_is_not_reported(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     cloud.set("instance/maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE")
@@ -82,7 +82,7 @@ def test_live_migration_is_not_reported(cloud: Cloud, vm: Vm) -> None:
 def test_missing_metadata_entry_is_polled_again(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.set("instance/preempted", None)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     cloud.set("instance/preempted", "TRUE")
@@ -95,5 +95,5 @@ def test_maintenance_is_reported_after_the_first_directive(cloud: Cloud, vm: Vm)
     vm.boot()
     vm.wait_for_line("[trainmaster] This VM is about to stop: maintenance.")
     assert cloud.published() == []
-    cloud.direct(3, 1)
+    cloud.direct(attempt=3, incarnation=1)
     assert cloud.wait_for_message("maintenance").subject == (3, 1)

@@ -111,7 +111,7 @@ def test_measurements_that_never_arrive_are_counted_at_the_end(
     write_file(tmp_path, *map(float, range(60)))
     report.write_new()
     report.count_missing()
-    missing = "10 of the measurements of the trial are missing, because they could not be written: "
+    missing = "Missing measurements of the trial: 10, because they could not be written: "
     assert f"{missing}HTTP 503" in capfd.readouterr().out
     report.count_missing()
     assert "missing" not in capfd.readouterr().out, "they are counted once"
@@ -125,12 +125,12 @@ def test_measurements_that_are_no_finite_numbers_are_counted_once(
     report.write_new()
     report.count_missing()
     why = "because they are no finite numbers"
-    assert f"2 of the measurements of the trial are missing, {why}" in capfd.readouterr().out
+    assert f"Missing measurements of the trial: 2, {why}" in capfd.readouterr().out
     report.count_missing()
     assert "missing" not in capfd.readouterr().out
     write_file(tmp_path, 0.5, float("nan"), float("inf"), 0.25, float("nan"))
     report.count_missing()
-    assert f"1 of the measurements of the trial are missing, {why}" in capfd.readouterr().out
+    assert f"Missing measurements of the trial: 1, {why}" in capfd.readouterr().out
 
 
 def test_more_measurements_than_one_report_has_are_counted(
@@ -140,7 +140,7 @@ def test_more_measurements_than_one_report_has_are_counted(
     write_file(tmp_path, *map(float, range(80)))
     report.write_new()
     report.count_missing()
-    assert "30 of the measurements of the trial are missing, because at most 50 are sent" in (
+    assert "Missing measurements of the trial: 30, because at most 50 are sent" in (
         capfd.readouterr().out
     )
 
@@ -162,7 +162,7 @@ def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm, rank_base=0, vm_names=[NAME])
     # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
@@ -198,7 +198,7 @@ def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm, rank_base=0, vm_names=[NAME], hosts=2)
     # Each measurement is ten steps after the one before.
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}

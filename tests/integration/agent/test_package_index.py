@@ -46,7 +46,7 @@ def test_runtime_packages_come_from_the_index_of_the_installation(
     offline.environ["PYTHONPATH"] = str(offline.home.parent / "code")
     cloud.set(KEY, mirror)
     offline.configure(packages=["framework==0.*"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
 

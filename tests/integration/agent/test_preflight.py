@@ -37,7 +37,7 @@ def test_machine_with_a_fault_starts_no_program_and_explains_what_else_has_faile
     cloud: Cloud, broken: Vm
 ) -> None:
     broken.configure(preflight="on", gpus=1, package_uris=["gs://b/missing-0.1.tar.gz"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     broken.boot()
     message = cloud.wait_for_message("replica-exit")
     assert message.body["cause"] == "setup", "every release of the control plane knows this cause"
@@ -53,7 +53,7 @@ def test_machine_with_a_fault_starts_no_program_and_explains_what_else_has_faile
 def test_fault_that_is_only_reported_is_in_vm_ready(action: str, cloud: Cloud, broken: Vm) -> None:
     broken.program("print('TRAINED')")
     broken.configure(preflight="report", gpus=1)
-    cloud.direct(1, 1, action)
+    cloud.direct(attempt=1, incarnation=1, action=action)
     broken.boot()
     assert decode_vm_ready(data_of(cloud.wait_for_message("vm-ready"))).finding == FOUND
     if action == "run":
@@ -62,7 +62,7 @@ def test_fault_that_is_only_reported_is_in_vm_ready(action: str, cloud: Cloud, b
 
 def test_config_of_an_earlier_control_plane_requests_no_preflight(cloud: Cloud, broken: Vm) -> None:
     broken.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     broken.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     assert "finding" not in cloud.wait_for_message("vm-ready").body

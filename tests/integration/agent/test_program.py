@@ -22,7 +22,7 @@ def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm:
         print("ENV", json.dumps(dict(os.environ)))
         """)
     vm.configure(args=["--name", "a b; $(rm x)", "--job-dir=x"], job_dir="gs://b/d")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit")
 
@@ -61,7 +61,7 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(
     cloud: Cloud, vm: Vm
 ) -> None:
     vm.program("print('trained')")
-    cloud.direct(2, 3)
+    cloud.direct(attempt=2, incarnation=3)
     vm.boot()
     exit_event = cloud.wait_for_message("replica-exit")
 
@@ -111,7 +111,7 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(
 def test_vm_without_an_identity_publishes_without_a_token(cloud: Cloud, vm: Vm) -> None:
     vm.program("pass")
     cloud.identity_status = 404
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").attributes == {}
 
@@ -123,7 +123,7 @@ def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Clou
         print("step 1")
         main()
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["signal"]) == (1, None)
@@ -148,7 +148,7 @@ def test_last_line_on_standard_error_is_reported_although_more_output_follows(
         print("bye")
         sys.exit(2)
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["error"]) == (2, None)
@@ -165,7 +165,7 @@ def test_primary_that_leaves_nothing_below_its_job_dir_reports_that(
     vm.configure(job_dir="gs://results/digits", rank_base=0, vm_names=[NAME])
     cloud.objects[stored] = b"content"
     vm.program("pass")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body.get("left_nothing") is reported
 
@@ -173,7 +173,7 @@ def test_primary_that_leaves_nothing_below_its_job_dir_reports_that(
 def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:
     vm.configure(python_module="trainer.nothing")
     vm.program("pass")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     error = cloud.wait_for_message("replica-exit").body["error"]
     assert error == {
@@ -196,7 +196,7 @@ def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(
             traceback.print_exc()
         sys.exit(245)
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["error"]["message"]) == (
@@ -216,7 +216,7 @@ def test_failed_program_reports_its_status_or_signal(cloud: Cloud, vm: Vm) -> No
     ]
     for attempt, (source, exit_status, signal, how) in enumerate(programs, start=1):
         vm.program(source)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         end = ("process", exit_status, signal, None)
         assert (body["cause"], body["exit_status"], body["signal"], body["error"]) == end, source
@@ -235,7 +235,7 @@ def test_crash_is_reported_with_its_stack_however_many_modules_python_lists_afte
             sys.modules[f"a_library_with_many_modules.part_{number}"] = _ctypes
         ctypes.string_at(0)
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["signal"], body["error"]) == (11, None)
@@ -247,7 +247,7 @@ def test_crash_is_reported_with_its_stack_however_many_modules_python_lists_afte
 
 def test_arguments_that_are_too_long_are_reported_as_an_exit(cloud: Cloud, vm: Vm) -> None:
     vm.configure(args=["x" * 200_000])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["error"]["type"]) == (126, "OSError")
@@ -266,7 +266,7 @@ def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
         print("READY")
         signal.pause()
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("READY")
     vm.wait_for_line("ERR 499")
@@ -289,7 +289,7 @@ def test_child_processes_end_with_the_program(cloud: Cloud, vm: Vm) -> None:
         print("DAEMON", subprocess.Popen(sleep, start_new_session=True).pid)
         sys.exit(3)
         """)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 3
     for name in ("CHILD ", "DAEMON "):
@@ -298,7 +298,7 @@ def test_child_processes_end_with_the_program(cloud: Cloud, vm: Vm) -> None:
 
 def test_events_arrive_in_order_after_an_outage_of_pubsub(cloud: Cloud, vm: Vm) -> None:
     vm.program("import sys; print('TRAINING'); sys.exit(5)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     with cloud.publishing_fails():
         vm.boot()
         vm.wait_for_line("TRAINING")

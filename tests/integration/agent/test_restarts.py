@@ -24,7 +24,7 @@ BLOCKS = """
 
 def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     vm.wait_for_line("START ")
@@ -34,7 +34,7 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     body = cloud.wait_for_message("replica-exit", (1, 1)).body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("vm_restarted", None, None)
     assert not is_alive(orphan)
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert cloud.published() == [
@@ -72,7 +72,7 @@ def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(
             os.kill(os.getpid(), signal.SIGKILL)
     """)
     for incarnation in (1, 2):
-        cloud.direct(1, incarnation)
+        cloud.direct(attempt=1, incarnation=incarnation)
         if incarnation == 1:
             vm.boot()
         assert (
@@ -85,28 +85,28 @@ def test_reboot_into_a_newer_directive_or_a_hold_reports_no_exit_of_the_old_one(
     cloud: Cloud, vm: Vm
 ) -> None:
     vm.program(BLOCKS)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START ")
     cloud.wait_for_message("vm-ready", (1, 1))
     vm.power_off()
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.boot()
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
     vm.power_off()
-    cloud.direct(1, 3, "hold")
+    cloud.direct(attempt=1, incarnation=3, action="hold")
     vm.boot()
     ended = cloud.wait_for_message("vm-ready", (1, 3)).body["ended"]
     assert (ended["attempt"], ended["incarnation"], ended["cause"]) == (1, 2, "vm_restarted")
-    cloud.direct(1, 3)
+    cloud.direct(attempt=1, incarnation=3)
     vm.wait_for_line("START ", 3)
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (1, 3))]
 
 
 def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
     vm.program("import sys; sys.exit(7)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     with cloud.publishing_fails():
         vm.boot()
         vm.wait_for_line("[trainmaster] Module ended with exit status 7")
@@ -124,7 +124,7 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
     the agent before.
     """
     vm.program("import sys; print('START'); sys.exit(7)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     first = cloud.wait_for_message("replica-exit")
     vm.wait_for_line("[trainmaster] Module ended")
@@ -136,16 +136,16 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
     assert len(vm.lines("START")) == 1
     vm.terminate()
     assert vm.wait() == 0
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 2))
-    cloud.direct(1, 3, "hold")
+    cloud.direct(attempt=1, incarnation=3, action="hold")
     vm.wait_for_line("[trainmaster] Directive: hold attempt 1, incarnation 3")
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()
     vm.wait_for_line("[trainmaster] Waiting for a directive.", 4)
-    cloud.direct(1, 3)
+    cloud.direct(attempt=1, incarnation=3)
     cloud.wait_for_message("replica-exit", (1, 3))
     exits = [subject for topic, subject in cloud.published() if topic == "replica-exit"]
     assert exits == [(1, 1), (1, 1), (1, 2), (1, 3)]
@@ -154,7 +154,7 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
 
 def test_invalid_state_file_is_ignored(cloud: Cloud, vm: Vm) -> None:
     vm.program("print('START')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     for number, damage in enumerate(("another VM's", "cut short"), start=1):
         cloud.wait_for_message("replica-exit", number=number)
@@ -180,7 +180,7 @@ def test_shutdown_gives_the_program_its_grace_and_reports_its_exit(cloud: Cloud,
         signal.pause()
         """
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     vm.terminate()
@@ -207,7 +207,7 @@ def test_exit_0_caused_by_a_shutdown_is_not_a_completion(cloud: Cloud, vm: Vm) -
             signal.pause()
         """
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     program = int(vm.wait_for_line("START").split()[1])
     os.kill(program, signal.SIGTERM)
@@ -220,7 +220,7 @@ def test_exit_0_caused_by_a_shutdown_is_not_a_completion(cloud: Cloud, vm: Vm) -
 def test_shutdown_does_not_wait_for_a_stuck_program_or_pubsub(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.3)
     vm.program("import signal; signal.signal(15, signal.SIG_IGN); print('START'); signal.pause()")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     with cloud.publishing_fails():
@@ -252,6 +252,6 @@ def test_startup_works_with_few_commands_and_no_home_variable(cloud: Cloud, vm: 
     (bin_ / "getent").write_text(f"#!/bin/bash\necho root:x:0:0:root:{vm.home}:/bin/bash\n")
     (bin_ / "getent").chmod(0o755)
     vm.program("import os; print('HOME', os.environ['HOME'])")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": str(bin_), "HOME": None})
     assert vm.wait_for_line("HOME ") == f"HOME {vm.home}"

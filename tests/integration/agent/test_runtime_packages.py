@@ -73,7 +73,7 @@ def test_companions_of_a_torch_for_cpus_are_builds_for_cuda(
 def test_pip_does_not_run_for_satisfied_requirements(cloud: Cloud, vm: Vm) -> None:
     vm.program("print('TRAINED')")
     vm.configure(packages=[f"pip[and-more]=={version('pip').partition('.')[0]}.*"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     assert not any(b"pip3" in line for line in vm.console)
@@ -81,7 +81,7 @@ def test_pip_does_not_run_for_satisfied_requirements(cloud: Cloud, vm: Vm) -> No
 
 def test_unknown_requirement_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
     offline.configure(packages=["framework==9.*"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
@@ -98,7 +98,7 @@ def test_unreachable_package_index_is_a_transient_failure(cloud: Cloud, offline:
     )
     del offline.environ["PIP_NO_INDEX"]
     offline.configure(packages=["framework==9.*"])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["cause"] == "setup"
 
@@ -133,7 +133,7 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
     files = {"trainer/__init__.py": "", "trainer/task.py": task}
     cloud.objects[TRAINER] = wheel_of("trainer", files, requires=("old-tools",))
     offline.configure(packages=["tensorflow-tpu[fast]==2.20.*"], package_uris=[TRAINER])
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert body["cause"] == "install"
@@ -142,7 +142,7 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
     cloud.objects[TRAINER] = wheel_of(
         "trainer", files, requires=("TensorFlow[and-cuda]>=2.20", "tf-keras")
     )
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     offline.wait_for_line("TRAINED WITH tpu")
     commands = [line.decode() for line in offline.lines("[trainmaster] Running command: pip3")]
@@ -152,6 +152,6 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
     )
     assert len(commands) == 6, "three for each setup, of which the first one failed"
 
-    cloud.direct(1, 3)
+    cloud.direct(attempt=1, incarnation=3)
     cloud.wait_for_message("replica-exit", (1, 3))
     assert len(offline.lines("[trainmaster] Running command: pip3")) == 6

@@ -29,7 +29,7 @@ def test_program_gets_variables_and_secrets_but_platform_variables_take_preceden
     vm.configure(
         variables={"LEVEL": "debug", "RANK": "99", "WORLD_SIZE": "99"}, secrets={"API_KEY": KEY}
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     environment = json.loads(vm.wait_for_line("ENV ")[4:])
     desired = {"LEVEL": "debug", "API_KEY": "grün\nzwei", "RANK": "2", "WORLD_SIZE": "3"}
@@ -40,11 +40,11 @@ def test_secret_is_read_at_each_start_and_neither_printed_nor_stored(cloud: Clou
     vm.program("import os; print('LENGTH', len(os.environ['API_KEY']))")
     cloud.secrets[KEY] = b"hunter2"
     vm.configure(secrets={"API_KEY": "key"})
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     cloud.secrets[KEY] = b"hunter2-rotated"
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     cloud.wait_for_message("replica-exit", (1, 2))
     assert [line.split()[-1] for line in vm.lines("LENGTH")] == [b"7", b"15"]
     assert not any(b"hunter2" in line for line in vm.console)
@@ -57,7 +57,7 @@ def test_unreadable_secret_is_a_permanent_failure_with_its_name(
 ) -> None:
     cloud.secret_statuses = [status]
     vm.configure(secrets={"API_KEY": "key"})
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["error"]["type"]) == ("install", "SecretError")

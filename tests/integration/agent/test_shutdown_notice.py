@@ -305,7 +305,7 @@ def test_window_start_is_parsed(text: str, at: float | None) -> None:
 def test_program_that_saves_and_exits_reports_vm_stopping(cloud: Cloud, vm: Vm) -> None:
     vm.program(SAVES)
     vm.configure(checkpoint_signal="SIGUSR1")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     cloud.set(
@@ -332,7 +332,7 @@ def test_checkpoint_signal_goes_to_the_program_alone(cloud: Cloud, vm: Vm) -> No
             print("CHILD ENDED" if child.poll() is not None else "CHILD RUNS")
         """)
     vm.configure(checkpoint_signal="SIGUSR1")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     vm.wait_for_line("CHILD")
@@ -345,10 +345,10 @@ def test_checkpoint_signal_goes_to_the_program_alone(cloud: Cloud, vm: Vm) -> No
 
 def test_unsupported_metadata_entry_is_requested_once(cloud: Cloud, vm: Vm) -> None:
     vm.program("import signal; print('START'); signal.pause()")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("START", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert len([path for path, _ in cloud.requests if path.endswith("upcoming-maintenance")]) == 1

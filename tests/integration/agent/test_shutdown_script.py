@@ -18,7 +18,7 @@ def shut_down(vm: Vm) -> subprocess.Popen[bytes]:
 
 def test_agent_reports_the_exit_during_the_shutdown_script(cloud: Cloud, vm: Vm) -> None:
     vm.program("import time; print('START', flush=True); time.sleep(600)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     script = shut_down(vm)
@@ -40,7 +40,7 @@ def test_shutdown_script_waits_for_the_agent(cloud: Cloud, vm: Vm) -> None:
         time.sleep(600)
         """
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     script = shut_down(vm)

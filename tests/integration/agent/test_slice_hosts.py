@@ -36,7 +36,7 @@ def host(cloud: Cloud, vm: Vm) -> Vm:
 
 
 def test_host_reports_its_node_and_its_number(cloud: Cloud, host: Vm) -> None:
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     host.boot()
     cloud.wait_for_message("replica-exit")
     for message in cloud.messages:
@@ -128,7 +128,7 @@ def test_slice_addresses_come_from_the_directive_of_each_incarnation(
 
 def test_slice_of_one_host_reports_no_host_number(cloud: Cloud, host: Vm) -> None:
     host.configure(hosts=1)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     host.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert "host" not in body
@@ -141,11 +141,11 @@ def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(
 ) -> None:
     host.configure(hosts=2, grace_s=0.5)
     host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
-    booted = cloud.direct(1, 1)
+    booted = cloud.direct(attempt=1, incarnation=1)
     host.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     assert host.wait_for_number("START ") > booted
-    directed = cloud.direct(1, 2)
+    directed = cloud.direct(attempt=1, incarnation=2)
     assert host.wait_for_number("START ", 2) - directed >= 0.5 + DIRECTIVE_SKEW_MAX_S
     cloud.wait_for_message("vm-ready", (1, 2))
 
@@ -155,18 +155,18 @@ def test_incarnation_starts_at_once_when_all_hosts_have_reported_their_stop(
 ) -> None:
     host.configure(hosts=2, grace_s=60)
     host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     host.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
-    cloud.direct(1, 2, "hold")
+    cloud.direct(attempt=1, incarnation=2, action="hold")
     cloud.wait_for_message("vm-ready", (1, 2))
-    directed = cloud.direct(1, 2)
+    directed = cloud.direct(attempt=1, incarnation=2)
     assert host.wait_for_number("START ", 2) - directed < 30
 
 
 def test_missing_slice_attributes_are_awaited(cloud: Cloud, host: Vm) -> None:
     cloud.set("instance/attributes/worker-network-endpoints", None)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     host.boot()
     host.wait_for_line("[trainmaster] The metadata server does not answer yet")
     cloud.set("instance/attributes/worker-network-endpoints", ENDPOINTS)
@@ -175,7 +175,7 @@ def test_missing_slice_attributes_are_awaited(cloud: Cloud, host: Vm) -> None:
 
 def test_events_of_a_plain_vm_have_no_host(cloud: Cloud, vm: Vm) -> None:
     vm.program("")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit")
     assert not any("host" in message.body for message in cloud.messages)
@@ -186,7 +186,7 @@ def test_vm_that_drives_a_tpu_node_gets_tpu_config(cloud: Cloud, vm: Vm) -> None
     node = json.dumps({"project": "p", "zone": "us-central1-b", "tpu_node_name": "n"})
     vm.program("import os; print('TPU', os.environ['TPU_CONFIG'])")
     vm.configure(environment={"TPU_CONFIG": node})
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert vm.wait_for_line("TPU ") == f"TPU {node}"
     assert vm.wait_for_line("[trainmaster] Running task with arguments: ").endswith(

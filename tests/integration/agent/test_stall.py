@@ -58,7 +58,7 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
 ) -> None:
     vm.configure(job_dir="gs://b/jobs/1", **{field: 2})
     vm.program(HANGS.format(first=FIRSTS[first]))
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("stalled", None, 6)
@@ -96,7 +96,7 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
 def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: str) -> None:
     vm.configure(still_s=2)
     vm.program(f"import os, subprocess, time\nend = time.monotonic() + 9\n{work}")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", 0)
@@ -108,7 +108,7 @@ def test_program_that_prints_no_stacks_has_time_to_end_itself(cloud: Cloud, vm: 
     vm.program(
         HANGS.format(first="import sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))")
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["frame"]) == ("stalled", 0, "")
@@ -117,7 +117,7 @@ def test_program_that_prints_no_stacks_has_time_to_end_itself(cloud: Cloud, vm: 
 def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
     vm.configure(stall_timeout_s=3)
     vm.program(PRINTS_A_PROGRESS_BAR)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", 0)

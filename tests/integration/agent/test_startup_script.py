@@ -64,7 +64,7 @@ def test_python_is_installed_if_missing_or_too_old(
         disk.script("python3", OLD)
     disk.apt_get(INSTALLS_PYTHON)
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("TRAINED")
     update, install = disk.apt_calls()
@@ -81,7 +81,7 @@ def test_installation_is_retried_after_a_transient_failure(
         f" 100\n{INSTALLS_PYTHON}"
     )
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("TRAINED")
     assert len(disk.apt_calls()) == 3
@@ -117,7 +117,7 @@ def test_complete_image_installs_nothing_and_is_checked_with_one_start_of_python
         f'#!/bin/bash\necho "${{1##*/}}" >>"{disk.home}/starts"\nexec {sys.executable} "$@"\n',
     )
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("TRAINED")
     assert not (vm.home / "apt-get.log").exists()
@@ -130,7 +130,7 @@ def test_image_without_pip_that_cannot_be_installed_runs_the_program(
     lacks_pip = f'#!/bin/bash\n[[ "$*" == *find_spec* ]] && exit 1\nexec {sys.executable} "$@"\n'
     disk.script("python3", lacks_pip)
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("[trainmaster] pip is missing and cannot be installed here")
     vm.wait_for_line("TRAINED")
@@ -146,7 +146,7 @@ def test_upgrades_of_the_first_boot_are_held_on_vms_of_their_own(
         "systemctl", f'#!/bin/bash\necho "systemctl $*" >> "{disk.home}/systemctl.log"\nexit 1\n'
     )
     vm.program("print('TRAINED')")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot({"PATH": str(disk.bin), "TRAINMASTER_EMULATED_VM": "tm-vm" if is_local else None})
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     log = disk.home / "systemctl.log"

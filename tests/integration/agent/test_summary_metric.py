@@ -47,7 +47,7 @@ def primary(cloud: Cloud, vm: Vm) -> Vm:
     """The only replica of a trial. Its program writes no metric file."""
     configure_trial(vm, rank_base=0, vm_names=[NAME], job_dir="gs://b/d/3")
     vm.program("pass")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     return vm
 
 

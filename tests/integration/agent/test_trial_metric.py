@@ -100,7 +100,7 @@ def test_log_of_a_trial_has_the_tuning_job_and_the_trial_number() -> None:
 def test_reported_values_are_in_the_exit_event(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm)
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     metric = cloud.wait_for_message("replica-exit").body["metric"]
     assert metric == {"value": 0.93, "step": 20, "earlier": [{"value": 0.5, "step": 10}]}
@@ -109,7 +109,7 @@ def test_reported_values_are_in_the_exit_event(cloud: Cloud, vm: Vm) -> None:
 def test_exit_event_has_the_latest_fifty_values(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm)
     vm.program(f"{REPORT_METRIC}\nreport(*(step / 100 for step in range(1, 81)))")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     metric = cloud.wait_for_message("replica-exit").body["metric"]
     steps = [point["step"] for point in metric["earlier"]]
@@ -119,7 +119,7 @@ def test_exit_event_has_the_latest_fifty_values(cloud: Cloud, vm: Vm) -> None:
 def test_failed_incarnation_reports_its_metric(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm)
     vm.program(f"{REPORT_METRIC}\nreport(0.5)\nsys.exit(9)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["metric"]) == (9, {"value": 0.5, "step": 10})
@@ -128,17 +128,17 @@ def test_failed_incarnation_reports_its_metric(cloud: Cloud, vm: Vm) -> None:
 def test_metric_of_the_previous_incarnation_is_kept_within_an_attempt(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm)
     vm.program(f"{REPORT_METRIC}\nreport(0.5)\nsys.exit(9)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     vm.program("pass")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["metric"] == {
         "value": 0.5,
         "step": 10,
     }
 
-    cloud.direct(2, 1)  # a rerun of the whole job
+    cloud.direct(attempt=2, incarnation=1)  # a rerun of the whole job
     assert "metric" not in cloud.wait_for_message("replica-exit", (2, 1)).body
 
 
@@ -163,14 +163,14 @@ def report_more(value):
     }
     for attempt, (left_behind, value) in enumerate(programs.items(), start=1):
         vm.program(REPORT_METRIC + more + left_behind)
-        cloud.direct(attempt, 1)
+        cloud.direct(attempt=attempt, incarnation=1)
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         assert (body["exit_status"], body.get("metric", {}).get("value")) == (0, value), left_behind
 
 
 def test_job_that_is_not_a_trial_gets_no_metric_file(cloud: Cloud, vm: Vm) -> None:
     vm.program("import os; print('HAS FILE', 'CLOUD_ML_HP_METRIC_FILE' in os.environ)")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert "metric" not in cloud.wait_for_message("replica-exit").body
     assert vm.wait_for_line("HAS FILE ") == "HAS FILE False"
@@ -179,7 +179,7 @@ def test_job_that_is_not_a_trial_gets_no_metric_file(cloud: Cloud, vm: Vm) -> No
 def test_container_reports_through_a_mounted_folder(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     configure_trial(vm, container={"image": IMAGE, "command": []}, python_module="")
     docker.push(f"{REPORT_METRIC}\nreport(0.5, 0.93)")
-    cloud.direct(2, 3)
+    cloud.direct(attempt=2, incarnation=3)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["metric"]["value"] == 0.93
     folder = vm.work / "metric" / "2"

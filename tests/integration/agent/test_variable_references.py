@@ -86,7 +86,7 @@ def test_container_gets_expanded_command_arguments_and_variables(
         args=["--out=$(OUT)", "$$(OUT)"],
         variables={"OUT": "$(CLOUD_ML_JOB_ID)/out"},
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert vm.wait_for_line("SAW") == "SAW train-2 $(NONE) --out=digits_1/out $(OUT) digits_1/out"
     vm.wait_for_line(
@@ -97,6 +97,6 @@ def test_container_gets_expanded_command_arguments_and_variables(
 def test_module_gets_expanded_arguments_and_variables(cloud: Cloud, vm: Vm) -> None:
     vm.program("import os, sys; print('SAW', *sys.argv[1:], os.environ['OUT'])")
     vm.configure(expands=True, args=["--model-dir=$(OUT)"], variables={"OUT": "$(MASTER_ADDR)"})
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert vm.wait_for_line("SAW") == "SAW --model-dir=h0 h0"

@@ -109,7 +109,7 @@ def test_create_repeated_by_gclouds_transport_returns_the_same_job(api: Api, wor
 def test_stored_job_is_returned_even_if_publishing_to_provision_failed(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise TemporaryError("Pub/Sub is not there")
 
     with monkeypatch.context() as patch:

@@ -262,3 +262,60 @@ def test_folder_is_uploaded_and_runs_the_command(
         client.submit()
     with pytest.raises(PermanentError, match="a folder needs a command"):
         client.submit(folder=tmp_path)
+
+
+OLD_RUNTIME = {"jobId": "digits_1", **a_spec(runtimeVersion="1.15", pythonVersion="3.7")}
+
+
+def test_checked_job_is_that_of_the_creation_and_is_not_created(running: Running) -> None:
+    checked = running.client.check(OLD_RUNTIME)
+    assert (checked.job.job_id, checked.job.state) == ("digits_1", "QUEUED")
+    assert running.world.store.load("digits_1") is None
+    (note,) = [note for note in checked.notes if "1.15 is replaced by 2.21" in note]
+    assert note.startswith("trainingInput.runtimeVersion: ")
+    created = running.client.submit(OLD_RUNTIME)
+    assert created.document["trainingInput"] == checked.job.document["trainingInput"]
+    stored = running.world.store.load("digits_1")
+    assert stored is not None
+    told = [note.text for note in stored.state.job.plan.origin.substitutions]
+    assert list(checked.notes) == told
+
+
+def test_check_refuses_what_the_creation_refuses(running: Running) -> None:
+    wrong = {"jobId": "digits_1", **a_spec(scaleTier="HUGE")}
+    errors = []
+    for call in (running.client.check, running.client.submit):
+        with pytest.raises(InvalidJobError, match=r"^Field: training_input\.scale_tier") as raised:
+            call(wrong)
+        errors.append(str(raised.value))
+    assert errors[0] == errors[1]
+    with pytest.raises(PermanentError, match="job: is required, unless there is a folder"):
+        running.client.check()
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    with pytest.raises(PermanentError, match="already exists"):
+        running.client.check({"jobId": "digits_1", **a_spec()})
+
+
+def test_check_of_a_folder_uploads_nothing_and_tells_what_may_fail(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = MemoryObjects()
+    monkeypatch.setattr(objects, "objects", lambda *_: stored)
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")
+    (tmp_path / "train.py").write_text("import torch\nimport einops\n")
+    client = Client(PROJECT, running.client._api._base.partition("/v1/")[0])
+    checked = client.check(folder=tmp_path, command=["python", "train.py"], region="us-central1")
+    assert stored.created("gs://the-bucket/", 9) == ()
+    assert running.world.store.recent_jobs(9) == ()
+    assert checked.job.document["trainingInput"]["args"] == ["python", "train.py"]
+    runtime, missing, *_ = checked.notes
+    assert runtime.startswith("runtime: pytorch-2.13, because train.py:1 imports torch")
+    assert missing.startswith("train.py:2 imports einops, which neither")
+    with pytest.raises(PermanentError, match="is not among the files"):
+        client.check(folder=tmp_path, command=["python", "trian.py"], region="us-central1")
+
+
+def test_checked_vertex_job_has_its_address(running: Running) -> None:
+    checked = running.client.check({**BODY, "trainmaster": {"region": "us-central1"}})
+    assert checked.job.address.startswith("locations/us-central1/customJobs/")
+    assert running.world.store.recent_jobs(9) == ()

@@ -101,7 +101,7 @@ def test_container_is_pulled_run_with_its_environment_and_removed(
         job_dir="gs://b/d",
         variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"},
     )
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", 1)
@@ -124,7 +124,7 @@ def test_container_killed_by_a_signal_reports_128_plus_its_number(
     cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "die")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", 139, None)
@@ -135,7 +135,7 @@ def test_metric_of_a_trial_in_a_container_is_in_the_exit_event(
 ) -> None:
     environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": "accuracy"}
     job(vm, image, "report", environment=environment)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 7}
 
@@ -144,13 +144,13 @@ def test_directive_lets_the_container_save_before_it_ends(
     client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "save")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
-    cloud.direct(1, 2)
+    cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("SAVED")
     vm.wait_for_line("START", 2)
-    cloud.direct(1, 2, "stop")
+    cloud.direct(attempt=1, incarnation=2, action="stop")
     vm.wait_for_line("[trainmaster] Module stopped as directed", 2)
     assert client.containers() == []
 
@@ -159,7 +159,7 @@ def test_container_of_a_dead_agent_is_removed_by_the_next_agent(
     client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "wait")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     vm.wait_for_line("START")
     vm.power_off()
@@ -177,7 +177,7 @@ def test_command_that_cannot_be_run_is_the_users_error(
     cloud: Cloud, vm: Vm, image: str, command: list[str], status: int, words: str
 ) -> None:
     vm.configure(container={"image": image, "command": command}, python_module="")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", status)
@@ -188,7 +188,7 @@ def test_missing_image_is_reported_with_the_registrys_message(
     engine: Engine, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, f"{engine.registry}/{PREFIX}/nothing:1")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["error"]["type"]) == ("install", "ImageError")
@@ -199,7 +199,7 @@ def test_registry_that_does_not_answer_is_an_internal_error(
     cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, "127.0.0.1:1/nothing:1")
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["error"]["type"]) == ("setup", "ImageError")

@@ -59,7 +59,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
         package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d"
     )
     cloud.objects[TRAINER] = sdist("trainer", TASK)
-    cloud.direct(1, 1)
+    cloud.direct(attempt=1, incarnation=1)
     yield cloud
     cloud.close()
 

@@ -56,7 +56,7 @@ class Site:
 
     def run(self) -> dict[str, Any]:
         """Boot the VM, and return the exit of its program."""
-        self.cloud.direct(1, 1)
+        self.cloud.direct(attempt=1, incarnation=1)
         self.vm.boot()
         return self.cloud.wait_for_message("replica-exit").body
 
@@ -161,7 +161,7 @@ SAVES = """
 def test_notice_and_shutdown_are_one_signal(site: Site, name: str) -> None:
     """The handler restores the default, which is common: a second signal would end the program."""
     site.program(SAVES.format(name=name), save_on_notice="replica", checkpoint_signal=name)
-    site.cloud.direct(1, 1)
+    site.cloud.direct(attempt=1, incarnation=1)
     site.vm.boot()
     site.vm.wait_for_line("START")
     site.cloud.set("instance/preempted", "TRUE")
@@ -176,7 +176,7 @@ def test_engine_that_is_stopped_with_the_vm_interrupts_no_save(
     container: Site, configuration: str
 ) -> None:
     container.program(SAVES.format(name="SIGTERM"), configuration, save_on_notice="replica")
-    container.cloud.direct(1, 1)
+    container.cloud.direct(attempt=1, incarnation=1)
     container.vm.boot()
     container.vm.wait_for_line("START")
     container.cloud.set("instance/preempted", "TRUE")
@@ -192,10 +192,10 @@ def test_engine_that_is_stopped_with_the_vm_interrupts_no_save(
 @pytest.mark.parametrize("configuration", [AT_ONCE, IN_SHELL, IN_PIPE])
 def test_program_of_a_cancelled_job_gets_its_signal(container: Site, configuration: str) -> None:
     container.program(SAVES.format(name="SIGTERM"), configuration)
-    container.cloud.direct(1, 1)
+    container.cloud.direct(attempt=1, incarnation=1)
     container.vm.boot()
     container.vm.wait_for_line("START")
-    container.cloud.direct(1, 1, "stop")
+    container.cloud.direct(attempt=1, incarnation=1, action="stop")
     container.vm.wait_for_line("[trainmaster] Module stopped as directed")
     assert container.vm.lines("SAVED")
 
@@ -224,11 +224,11 @@ def test_ranks_of_torchrun_are_asked_to_save_and_torchrun_is_not(
         config["python_module"] = "torch.distributed.run"
     run = 'ENTRYPOINT ["sh", "-c", "cd /app && torchrun \\"$@\\"; exit $?", "sh"]'
     site.program(RANK, run, **config)
-    site.cloud.direct(1, 1)
+    site.cloud.direct(attempt=1, incarnation=1)
     site.vm.boot()
     for rank in (0, 1):
         site.vm.wait_for_line(f"START {rank}")
-    site.cloud.direct(1, 1, "save")
+    site.cloud.direct(attempt=1, incarnation=1, action="save")
     body = site.cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("saved", 0)
     for rank in (0, 1):

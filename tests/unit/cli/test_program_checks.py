@@ -13,7 +13,7 @@ from tests.support.archives import sdist, wheel
 from tests.support.jobs import a_plan, a_spec
 from trainmaster.cli.doctor.file_checks import check_file
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.program_checks import check_programs
+from trainmaster.cli.doctor.program_checks import check_programs, check_staged_programs
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.task_group import Container, Program
 from trainmaster_local.memory.objects import MemoryObjects
@@ -123,10 +123,10 @@ def test_archive_with_any_damage_is_not_judged_and_raises_nothing(form: str) -> 
 
 
 def test_packages_that_are_not_uploaded_yet_are_read_where_they_are_staged() -> None:
-    findings = list(
-        check_programs(a_program("trainer.task"), MemoryObjects(), stored(sdist(*FILES)))
-    )
+    plan, staged = a_program("trainer.task"), stored(sdist(*FILES))
+    findings = list(check_staged_programs(plan, staged))
     assert of(findings, Status.OK) == [("module trainer.task: a package of the job has it", "")]
+    assert list(check_programs(plan, MemoryObjects(), staged)) == [], "it is told once"
 
 
 def test_missing_package_says_that_the_module_was_not_looked_up() -> None:

@@ -127,3 +127,11 @@ def test_job_of_another_project_is_refused(installation: Installation) -> None:
             use("projects/staging/jobs/digits_1")
     own = f"projects/{installation.client.project}/jobs/digits_1"
     assert installation.client.describe(own).state != "CANCELLED"
+
+
+def test_checked_job_is_not_created(installation: Installation) -> None:
+    checked = installation.client.check({"jobId": "digits_1", **a_spec()})
+    assert checked.job.state == "QUEUED"
+    with pytest.raises(PermanentError):
+        installation.client.describe(checked.job)
+    assert submit(installation).job_id == checked.job.job_id

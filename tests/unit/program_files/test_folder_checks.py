@@ -12,7 +12,6 @@ from trainmaster.jobspec.job_document import field_at
 from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.wiring.folder_checks import (
     check_folder,
-    check_package,
     refuse_folder,
     with_chosen_runtime,
 )
@@ -133,6 +132,30 @@ def test_file_that_the_program_always_imports_with_a_syntax_error_is_refused(
     assert "'def f(:'" in found.remedy
 
 
+@pytest.mark.parametrize("command", ["python -m nets.train", "python -um nets.deep.train"])
+def test_package_that_the_started_module_is_in_with_a_syntax_error_is_refused(
+    command: str, tmp_path: Path
+) -> None:
+    files = {"nets/__init__.py": BROKEN, "nets/train.py": "", "nets/deep/train.py": ""}
+    (found,) = check(tmp_path, files, *command.split())
+    assert found.must_fail
+    assert found.problem.startswith("nets/__init__.py:1 ")
+
+
+@pytest.mark.parametrize("program", ["-" * 100_000 + "1\n", "x = 1" + " + 1" * 50_000])
+def test_file_that_is_nested_too_deeply_for_the_parser_is_not_judged(
+    program: str, tmp_path: Path
+) -> None:
+    assert check(tmp_path, {"train.py": program}, "python", "train.py") == []
+
+
+def test_message_shows_the_beginning_of_a_long_line(tmp_path: Path) -> None:
+    (found,) = check(
+        tmp_path, {"train.py": f"x = 1 1{' ' * 20}{'#' * 9999}\n"}, "python", "train.py"
+    )
+    assert len(found.remedy) < 120
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -149,7 +172,15 @@ def test_file_that_may_never_be_imported_is_a_warning(program: str, tmp_path: Pa
     assert found.problem.startswith("model.py:1 is not valid Python")
 
 
-@pytest.mark.parametrize("line", ["type Pair = tuple[int, int]", "def first[T](x: T) -> T: ..."])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type Pair = tuple[int, int]",
+        "def first[T](x: T) -> T: ...",
+        "x = {'a': 1}; print(f'{x['a']}')",
+        "x = {'a': 1}; print(f'{x['a']}'\n    'b')",
+    ],
+)
 def test_syntax_of_the_runtimes_newer_python_is_not_refused(line: str, tmp_path: Path) -> None:
     found = check(tmp_path, {"train.py": f"{line}\n"}, "python", "train.py")
     assert [finding.must_fail for finding in found] == [False] * (sys.version_info < (3, 12))
@@ -288,28 +319,3 @@ def test_choice_of_the_runtime_names_the_line(tmp_path: Path) -> None:
     training = {"region": "us-central1", "args": ["python", "train.py"]}
     _, why = with_chosen_runtime({"jobId": "a", "trainingInput": training}, tmp_path)
     assert why.startswith("runtime: pytorch-2.13, because train.py:2 imports torch; ")
-
-
-@pytest.mark.parametrize(
-    ("module", "source", "problem"),
-    [
-        ("trainer.task", "import os\n", ""),
-        ("trainer.tsk", "", "trainer/ has no module tsk"),
-        ("trainer.task.py", "", "is the name of a file, and no module"),
-        ("trainer.task", "for x in range(3)\n", "trainer/task.py:1 is not valid Python"),
-        ("torch.distributed.run", "", ""),
-    ],
-)
-def test_package_that_must_fail_is_found_before_it_is_built(
-    tmp_path: Path, module: str, source: str, problem: str
-) -> None:
-    package = tmp_path / "trainer"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "task.py").write_text(source)
-    document = {"jobId": "a", "trainingInput": {"region": "us-central1", "pythonModule": module}}
-    findings = [str(finding) for finding in check_package(document, package) if finding.must_fail]
-    assert len(findings) == bool(problem)
-    assert all(problem in finding for finding in findings)
-    (tmp_path / "setup.py").write_text("")
-    assert check_package(document, package) == []

@@ -29,7 +29,7 @@ def test_zone_of_the_vm_shows_whether_the_job_ran_in_its_region(
     world = replace(a_world(), second_region="us-east1", fleet=cast(Any, fleet))
     monkeypatch.setattr(job_steps, "submit_by_upload", submit)
     monkeypatch.setattr(job_steps, "wait_for_success", lambda *_: None)
-    monkeypatch.setattr("smoke.submissions.package_staging.stage", lambda *_: [])
+    monkeypatch.setattr("smoke.submissions.package_staging.stage", lambda **_: [])
     job_steps.run_in_second_region(world)
     assert submitted[0]["trainingInput"]["region"] == "us-east1"
     assert world.facts["second_region"] == seen

@@ -117,7 +117,7 @@ class MetricReport:
 
     def _log_missing(self, count: int, why: str) -> None:
         if count:
-            text = f"{count} of the measurements of the trial are missing, because {why}."
+            text = f"Missing measurements of the trial: {count}, because {why}."
             self._console.log_loss(Loss.MEASUREMENTS, count, text)
 
     def _look(self, key: IncarnationKey) -> list[Measurement]:

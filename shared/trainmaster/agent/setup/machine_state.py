@@ -68,7 +68,7 @@ def stop_units(files: Collection[str]) -> None:
     names = sorted({Path(file).name for file in files})
     call("systemctl", "stop", *names)
     for file in files:
-        Path(file).unlink(missing_ok=True)
+        remove(Path(file))
     call("systemctl", "daemon-reload")
     call("systemctl", "reset-failed", *names)
 
@@ -92,7 +92,7 @@ def user_managers(users: Iterable[str]) -> list[str]:
 def stop_lingering(users: Iterable[str], managers: Collection[str]) -> None:
     """Stop the units of these users, and remove what would start them again."""
     for user in users:
-        (LINGERING / user).unlink()
+        remove(LINGERING / user)
     if managers:
         call("systemctl", "stop", *managers)
 

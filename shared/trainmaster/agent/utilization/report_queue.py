@@ -40,7 +40,7 @@ class ReportQueue:
         self._counted = 0
         """Reports of `_bodies`, from the oldest, that a count has contained."""
         self._problem = ""
-        """Why the last request failed; empty: it did not."""
+        """Why a request failed last; empty: none did."""
         self._refusals = 0  # in a row
         self._has_logged_reason = False
 
@@ -77,9 +77,9 @@ class ReportQueue:
         self._dropped = 0
         self._counted = len(self._bodies)
         if missing:
-            which = "reports of this machine's use are missing in Cloud Monitoring"
+            which = "Missing reports of this machine's use in Cloud Monitoring"
             more = "; no more are sent" if self.is_refused else ""
-            self._log_missing(missing, f"{missing} {which}: {self._problem}{more}.")
+            self._log_missing(missing, f"{which}: {missing}, because of {self._problem}{more}.")
 
     def _remove_oldest(self) -> None:
         self._bodies.popleft()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -72,20 +73,36 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     yield from findings
     if any(finding.status is Status.FIX for finding in findings):
         return
+    told = list(findings)
+    if staged is not None:
+        from trainmaster.cli.doctor.program_checks import check_staged_programs
+        from trainmaster.jobspec.accept import accept
+
+        packages = check_staged_programs(accept(document, default_job_id=None).plan, staged)
+        told += packages
+        yield from told[len(findings) :]
     choose_installation()
     values = settings()
+    from trainmaster.cli.doctor.api_answer import check_by_api
     from trainmaster.cli.doctor.inspecting import open_inspection, run_check
     from trainmaster.cli.doctor.job_checks import check_job, check_job_id
     from trainmaster.cli.doctor.remedies import Remedies
     from trainmaster.wiring.price_list import price_list
 
     remedies = Remedies(values.project, before_install=False)
-    yield from run_check("job id", lambda: check_job_id(document), remedies)
-    yield from run_check(
-        "job",
-        lambda: check_job(document, open_inspection(values), values, price_list(), staged),
-        remedies,
+    checks = chain(
+        run_check("job id", lambda: check_job_id(document), remedies),
+        run_check(
+            "job",
+            lambda: check_job(document, open_inspection(values), values, price_list(), staged),
+            remedies,
+        ),
     )
+    for finding in checks:
+        told.append(finding)
+        yield finding
+    if not any(finding.status is Status.FIX for finding in told):
+        yield from check_by_api(document, told)
 
 
 def outcome_of_job(findings: Sequence[Finding]) -> str:

@@ -16,11 +16,17 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
-from trainmaster.program_files.packages import check_module, files_of, has_module
+from trainmaster.program_files.archives import Archive, open_archive
+from trainmaster.program_files.packages import all_files, check_packages, has_module
+from trainmaster.program_files.requirements import RuntimePackages, runtime_of
+from trainmaster.program_files.source_files import PROGRAM_BYTES_MAX
+from trainmaster.wiring.folders import MODULE as FOLDER_MODULE
 
 PACKAGE_BYTES_MAX: Final = 100 << 20
 """Larger packages are not read."""
 UNPACKED_BYTES_MAX: Final = 2 << 30
+SOURCE_BYTES_MAX: Final = PROGRAM_BYTES_MAX
+"""Of all packages of a program together, so much is read and parsed."""
 _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
 """An option and its value in one argument: `--epochs 3`."""
 
@@ -34,13 +40,16 @@ def check_programs(
 ) -> Iterator[Finding]:
     """Yield what is wrong with the programs, and what cannot be seen.
 
-    `staged`: packages that are not uploaded yet.
+    `staged`: packages that are not uploaded yet; `check_staged_programs` judges those that have no
+    others.
     """
     for program in dict.fromkeys(programs_of(plan)):
         if program.container and not parse_registry_image(program.container.image):
             reason = "only images in Google's registries are looked up"
             yield not_checked(f"image {program.container.image}", reason)
-    yield from check_modules(plan, objects, staged)
+    for program in _module_programs(plan):
+        if staged is None or not _is_staged(program, staged):
+            yield from _check_packages(program, runtime_of(plan), objects, staged)
     for argument in joined_arguments(plan):
         yield limit(joined_argument_words(argument), "write each word as an argument of its own")
     directories = [program.job_dir for program in programs_of(plan) if program.job_dir]
@@ -48,11 +57,28 @@ def check_programs(
         yield from _check_job_dir(directory, objects)
 
 
-def check_modules(plan: Plan, objects: Objects, staged: Objects | None = None) -> Iterator[Finding]:
-    """Yield a problem if a package of the job has no such module."""
-    for program in dict.fromkeys(programs_of(plan)):
-        if program.python_module:
-            yield from _check_module(program, objects, staged)
+def check_staged_programs(plan: Plan, staged: Objects) -> Iterator[Finding]:
+    """Yield what is wrong with the programs all of whose packages are not uploaded yet.
+
+    It needs neither an installation nor credentials.
+    """
+    for program in _module_programs(plan):
+        if _is_staged(program, staged):
+            yield from _check_packages(program, runtime_of(plan), staged)
+
+
+def _module_programs(plan: Plan) -> list[Program]:
+    return [program for program in dict.fromkeys(programs_of(plan)) if program.python_module]
+
+
+def _own_uris(program: Program) -> list[str]:
+    """Return the objects of the job's own packages, without their versions."""
+    return [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
+
+
+def _is_staged(program: Program, staged: Objects) -> bool:
+    uris = _own_uris(program)
+    return bool(uris) and all(staged.generation(uri) is not None for uri in uris)
 
 
 def joined_arguments(plan: Plan) -> list[str]:
@@ -65,13 +91,17 @@ def joined_argument_words(argument: str) -> str:
     return f"{argument!r} is one argument with a space in it, and few programs accept that"
 
 
-def _check_module(program: Program, objects: Objects, staged: Objects | None) -> Iterator[Finding]:
-    """Yield whether a package of the job has the module; nothing if a dependency may have it,
-    because its parent package is in no package of the job.
+def _check_packages(
+    program: Program, runtime: RuntimePackages, objects: Objects, staged: Objects | None = None
+) -> Iterator[Finding]:
+    """Yield what is wrong with the program, and whether a package of the job has its module.
+
+    Nothing is known about a module that a dependency may have, because its parent package is in no
+    package of the job.
     """
-    files: set[str] = set()
-    own_uris = [uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)]
-    for uri in own_uris:
+    archives: list[Archive] = []
+    bytes_left = SOURCE_BYTES_MAX
+    for uri in _own_uris(program):
         source = staged if staged and staged.read(uri, max_bytes=1) else objects
         try:
             content = source.read(uri, max_bytes=PACKAGE_BYTES_MAX + 1)
@@ -82,10 +112,13 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
                 f"module {program.python_module}", f"{uri} cannot be read, or is larger than 100 MB"
             )
             return
-        files |= files_of(content, UNPACKED_BYTES_MAX) or frozenset()
+        archive = open_archive(content, UNPACKED_BYTES_MAX, bytes_left) or Archive()
+        bytes_left -= archive.bytes_read
+        archives.append(archive)
     module = program.python_module
-    yield from folder_findings(check_module(module, frozenset(files)))
-    if has_module(module, frozenset(files)):
+    if module != FOLDER_MODULE:  # a folder is judged before it is packed
+        yield from folder_findings(check_packages(module, archives, runtime, SOURCE_BYTES_MAX))
+    if has_module(module, all_files(archives)):
         yield ok(f"module {module}: a package of the job has it")
 
 

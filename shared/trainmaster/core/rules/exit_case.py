@@ -23,7 +23,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules.failure_row import hang_signature
 from trainmaster.core.rules.hung_member import were_left
-from trainmaster.core.rules.left_ranks import were_left_by_ranks
+from trainmaster.core.rules.left_ranks import ranks_of, ranks_that_left
 from trainmaster.core.rules.repetition import (
     bug_signature,
     is_quick_failure,
@@ -159,7 +159,7 @@ class Case:
         """What a repetition of this exit would have in common with it; None: it proves no bug."""
         if self.is_stall:
             return hang_signature(self.ends or (self.event,))
-        had_left = self.ranks_had_left or (
+        had_left = bool(self.ranks_that_left) or (
             self.is_verdict and were_left(self.state, self.event, self.ends)
         )
         if had_left:
@@ -167,9 +167,15 @@ class Case:
         return bug_signature(self.event, self.place)
 
     @property
-    def ranks_had_left(self) -> bool:
-        """Whether the program lost only ranks of its own machine that had exited 0."""
-        return not self.place.has_peers and were_left_by_ranks(self.event)
+    def ranks_that_left(self) -> str:
+        """Which ranks of the only machine had exited 0 before others lost them, such as
+        `2 of the 4 ranks`; empty: none is known to have.
+        """
+        if self.place.has_peers:
+            return ""
+        plan = self.job.placed.plan
+        group = plan.group(self.event.subject.replica_id.task_type)
+        return ranks_that_left(self.event, ranks_of(group.program or plan.program, group))
 
     @property
     def meaning(self) -> Meaning | None:

@@ -16,7 +16,7 @@ from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.hung_member import (
     find_member_without_failure,
     had_completed,
-    had_left,
+    members_that_left,
 )
 from trainmaster.core.rules.stall_texts import stalled_round
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
@@ -42,17 +42,23 @@ def _end_of_round(case: Case) -> str:
     if case.is_hung:  # the member that is charged is not the one that exited
         failed = case.event.subject.replica_id.words
         return f"{case.who} did not answer, and {failed} failed: {failure}"
+    return "; ".join([f"{case.who} failed first: {failure}", *_absences(case)])
+
+
+def _absences(case: Case) -> list[str]:
+    """Return which members left the others, or else which single one reported no failure."""
+    left = members_that_left(case.state, case.event, case.ends)
+    completed = [member.replica_id for member in left if had_completed(case.job, member)]
+    waiting = [member.replica_id for member in left if not had_completed(case.job, member)]
+    words = []
+    if completed:
+        words.append(f"{messages.member_names(completed)} had exited 0")
+    if waiting:
+        words.append(f"the ranks of {messages.member_names(waiting)} had exited 0")
     absent = find_member_without_failure(case.state, case.event, case.ends)
-    if absent is None:
-        return f"{case.who} failed first: {failure}"
-    name = absent.replica_id.words
-    if had_completed(case.job, absent):
-        how = f"{name} had exited 0"
-    elif had_left(case.job, absent):
-        how = f"the ranks of {name} had exited 0"
-    else:
-        how = f"{name} reported no failure"
-    return f"{case.who} failed first: {failure}; {how}"
+    if absent is not None and not left:
+        words.append(f"{absent.replica_id.words} reported no failure")
+    return words
 
 
 def with_consequence(case: Case, consequence: str) -> str:
@@ -96,13 +102,15 @@ def _absence_advice(case: Case) -> str:
     """Return what to do if a member or a rank is lost that reports no failure, with a leading
     space.
     """
-    if case.ranks_had_left:
-        return f" All other ranks of {case.who} had exited 0. {_SAME_STEPS}"
-    absent = find_member_without_failure(case.state, case.event, case.ends)
-    if not case.is_verdict or absent is None or not case.quick_failures:
+    if case.ranks_that_left:
+        return f" {case.ranks_that_left} of {case.who} had exited 0. {_SAME_STEPS}"
+    if not case.is_verdict or not case.quick_failures:
         return ""
-    if had_completed(case.job, absent) or had_left(case.job, absent):
+    if members_that_left(case.state, case.event, case.ends):
         return f" {_SAME_STEPS}"
+    absent = find_member_without_failure(case.state, case.event, case.ends)
+    if absent is None:
+        return ""
     times = f"{case.quick_failures} times in a row, no" if case.quick_failures > 1 else "No"
     return (
         f" {times} VM and no program was lost. If the ranks of {absent.replica_id.words} end before"

@@ -76,13 +76,30 @@ def find_member_without_failure(
     return without_failure[0] if len(without_failure) == 1 else None
 
 
+def members_that_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> Sequence[Replica]:
+    """Return the members of the round that had exited 0 before it ended, or whose ranks had, if all
+    failures may be losses of a peer.
+    """
+    return [
+        member
+        for member in _members_without_failure(state, first, ends)
+        if had_completed(state.job, member) or had_left(state.job, member)
+    ]
+
+
 def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
-    """Whether the members that failed had lost only peers that had exited 0, or whose ranks had."""
-    without_failure = _members_without_failure(state, first, ends)
-    return bool(without_failure) and all(
-        had_completed(state.job, member) or had_left(state.job, member)
-        for member in without_failure
-    )
+    """Whether the members that failed had lost only peers that had exited 0, or whose ranks had.
+
+    A further member may have waited for them as well, until it was stopped. A member that has
+    reported that cannot be the lost peer, unless it hung: it ran when the others failed.
+    """
+    left = members_that_left(state, first, ends)
+    others = [
+        member for member in _members_without_failure(state, first, ends) if member not in left
+    ]
+    may_hang = bool(others) and any(map(evidence.reports_silent_peer, ends or (first,)))
+    were_stopped = all(member.round_reported and _has_reported(state, member) for member in others)
+    return bool(left) and were_stopped and not may_hang
 
 
 def had_completed(job: Job, member: Replica) -> bool:

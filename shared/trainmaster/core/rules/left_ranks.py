@@ -1,12 +1,16 @@
 """Ranks of one machine that ended before the others: a rank waits for them, and fails.
 
 torchrun ends the ranks that still run when one has failed, and says so, one line for each. Then it
-lists those that failed. If it had none to end and lists no other failure, all others had exited 0:
+lists all that failed, also those that it ended. The ranks that it does not name had exited 0. It
+does not say how many there were: the command does, or else it has no other failure to list.
 
     RuntimeError: [...gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:31904
-    ... failed (exitcode: 1) local_rank: 0 (pid: 32511) of binary: /usr/bin/python
+    ... Sending process 32510 closing signal SIGTERM
+    ... failed (exitcode: 1) local_rank: 1 (pid: 32511) of binary: /usr/bin/python
     Failures:
-      <NO_OTHER_FAILURES>
+      exitcode  : -15 (pid: 32510)  (SIGTERM)          or: <NO_OTHER_FAILURES>
+    Root Cause (first observed failure):
+      exitcode  : 1 (pid: 32511)
 
 Source: torch/distributed/elastic/multiprocessing, api.py and errors/__init__.py.
 """
@@ -14,28 +18,67 @@ Source: torch/distributed/elastic/multiprocessing, api.py and errors/__init__.py
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from trainmaster.core.events import ProgramError, ReplicaExited
-from trainmaster.core.rules.evidence import reports_lost_peer
+from trainmaster.core.model.task_group import Program, TaskGroup
+from trainmaster.core.rules.evidence import reports_lost_peer, reports_silent_peer
 
-_ENDS_RANK: Final = re.compile(r"Sending process \d+ closing signal")
+_ENDED_RANK: Final = re.compile(r"Sending process (\d+) closing signal")
+_FAILED_RANK: Final = re.compile(r"exitcode  : -?\d+ \(pid: (\d+)\)")
 _NO_OTHER_FAILURE: Final = "<NO_OTHER_FAILURES>"
 _COLLECTIVE: Final = "distributed_c10d.py"
 """File of PyTorch whose functions wait for other ranks."""
+_RANKS_OPTION: Final = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(.+))?")
+"""Option of torchrun, or of accelerate."""
+_RANKS_VARIABLE: Final = "PET_NPROC_PER_NODE"
+"""Read by torchrun. The agent sets it to the number of GPUs, or 1, if the job does not."""
 
 
-def were_left_by_ranks(event: ReplicaExited) -> bool:
-    """Whether a rank lost a peer, and all other ranks of its machine had exited 0.
+def ranks_of(program: Program, group: TaskGroup) -> int | None:
+    """Return how many ranks a launcher starts on the machine; None if that is not known."""
+    gpus = group.accelerator.count if group.accelerator else 0
+    value = _option(program.args)
+    for variable in program.environment:
+        if value is None and variable.name == _RANKS_VARIABLE:
+            value = variable.value
+    if value is None:
+        return max(gpus, 1)
+    if value in ("gpu", "auto") and gpus:
+        return gpus
+    return int(value) if value.isdecimal() else None
 
-    In a job of several machines, the peer that it lost may be elsewhere.
+
+def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
+    """Return which ranks had exited 0 when another one lost them, as the subject of a sentence:
+    `All other ranks` or `2 of the 4 ranks`. Empty: none is known to have.
+
+    `ranks`: those that the launcher had started; None if that is not known. In a job of several
+    machines, the peer that was lost may be elsewhere.
     """
     error = event.error
     if error is None or not reports_lost_peer(event) or not _is_of_collective(error):
-        return False
+        return ""
     # An output that is cut after the error may lack a rank that torchrun had to end.
     _, is_whole, report = event.tail.partition(error.headline)
-    return bool(is_whole) and _NO_OTHER_FAILURE in report and not _ENDS_RANK.search(report)
+    if not is_whole:
+        return ""
+    ended = set(_ENDED_RANK.findall(report))
+    if _NO_OTHER_FAILURE in report and not ended:
+        return "All other ranks"
+    failed = set(_FAILED_RANK.findall(report))
+    may_hang = bool(ended) and reports_silent_peer(event)
+    left = (ranks or 0) - len(failed | ended)
+    return f"{left} of the {ranks} ranks" if failed and left > 0 and not may_hang else ""
+
+
+def _option(arguments: tuple[str, ...]) -> str | None:
+    """Return the value of the option that names the number of ranks; None: it is not given."""
+    for argument, following in pairwise((*arguments, "")):
+        if found := _RANKS_OPTION.fullmatch(argument):
+            return found[1] or following
+    return None
 
 
 def _is_of_collective(error: ProgramError) -> bool:

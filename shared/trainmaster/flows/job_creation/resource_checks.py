@@ -4,10 +4,12 @@ secrets.
     bucket, image in Google's registries,   missing             the job is refused, with the field
     service account, secret version         may not be seen     the job is accepted, with a note
     bucket                                  in another region   the job is accepted, with a note
-    module, in the packages                 missing             the job is refused, with the field
-                                            may be generated    the job is accepted, with a note
+    program, in the packages                must fail           the job is refused, with the field
+                                            may fail            the job is accepted, with a note
 
-A package that is large, damaged or cannot be read now is not judged: `pip` has the last word.
+A program must fail if its module is missing, or if a file that it always imports is not valid
+Python; see `trainmaster.program_files.packages`. A package that is large, damaged or cannot be read
+now is not judged: `pip` has the last word.
 Notes are substitutions whose replacement is the requested value. Packages are looked up in
 `trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.
 """
@@ -36,13 +38,21 @@ from trainmaster.flows.job_creation.package_versions import programs_of, with_ge
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
-from trainmaster.program_files.packages import check_module, files_of
+from trainmaster.program_files.archives import Archive, open_archive
+from trainmaster.program_files.packages import check_packages
+from trainmaster.program_files.requirements import runtime_of
 
 LOOKUPS_AT_ONCE: Final = 8
 """A job may name a hundred secrets. One look-up takes about 50 ms."""
 PACKAGE_BYTES_MAX: Final = 1 << 20
 """Larger packages are not opened. An instance of the function `api` checks sixteen jobs at once."""
 UNPACKED_BYTES_MAX: Final = 64 << 20
+SOURCE_BYTES_MAX: Final = 1 << 20
+"""Of all packages of a program together, so much is read and parsed, which takes about a second."""
+FINDINGS_MAX: Final = 5
+"""Of one program, so many problems or notes are told."""
+FINDING_MAX: Final = 300
+"""Characters of a problem or a note: a package may have names of any length."""
 PACKAGES_MAX: Final = 8
 """A program with more packages is not judged."""
 
@@ -60,8 +70,8 @@ class _ImageDigest(NamedTuple):
 
 
 _Result = Problem | Substitution | _ImageDigest | None
-_Lookup = Callable[[], _Result]
-"""Returns a problem, a note, or an image with its digest; None if nothing is wrong."""
+_Lookup = Callable[[], _Result | list[Problem | Substitution]]
+"""Returns problems, notes, or an image with its digest; None if nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,14 @@ class Findings:
     notes: list[Substitution] = field(default_factory=list)
     images: dict[str, str] = field(default_factory=dict)
     """Container image as requested → with its digest."""
+
+    def add(self, result: _Result) -> None:
+        if isinstance(result, Problem):
+            self.problems.append(result)
+        elif isinstance(result, _ImageDigest):
+            self.images[result.image] = f"{result.image}@{result.digest}"
+        elif result is not None:
+            self.notes.append(result)
 
 
 def with_resources(
@@ -85,7 +103,7 @@ def with_resources(
 
     Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks
     nothing up; an installation without Google Cloud's control plane does that. `opens_packages`:
-    whether the module is looked up in the packages that the job names without a version.
+    whether the program is judged by the packages that the job names without a version.
     """
     submitted = spec.plan
     problems: list[Problem] = []
@@ -93,8 +111,8 @@ def with_resources(
         spec = with_generations(spec, objects)
     except InvalidJob as invalid:
         problems.extend(invalid.problems)
-    modules = _module_lookups(submitted, spec, objects) if objects and opens_packages else ()
-    findings = check_resources(spec, objects, resources, modules)
+    programs = _program_lookups(submitted, spec, objects) if objects and opens_packages else ()
+    findings = check_resources(spec, objects, resources, programs)
     if problems or findings.problems:
         raise InvalidJob([*problems, *findings.problems])
     notes = (*spec.plan.origin.substitutions, *findings.notes)
@@ -150,13 +168,10 @@ def check_resources(
     if not lookups:
         return findings
     with ThreadPoolExecutor(min(len(lookups), LOOKUPS_AT_ONCE)) as pool:
-        for result in pool.map(lambda lookup: lookup(), lookups):
-            if isinstance(result, Problem):
-                findings.problems.append(result)
-            elif isinstance(result, _ImageDigest):
-                findings.images[result.image] = f"{result.image}@{result.digest}"
-            elif result is not None:
-                findings.notes.append(result)
+        for found in pool.map(lambda lookup: lookup(), lookups):
+            results = found if isinstance(found, list) else [found]
+            for result in results:
+                findings.add(result)
     return findings
 
 
@@ -174,43 +189,52 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
             yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
 
 
-def _module_lookups(
+def _program_lookups(
     submitted: Plan, spec: AcceptedSpec, objects: Callable[[], Objects]
 ) -> Iterator[_Lookup]:
     """Yield one look-up per program that is a module of packages.
 
     `submitted`: the plan without the generations that `spec` names. A package whose version its
     submitter names may be one that this installation may not read, or one of Trainmaster's own
-    clients, which have looked for the module.
+    clients, which have judged the program.
     """
     pairs = zip(programs_of(submitted), programs_of(spec.plan), strict=True)
     for before, program in pairs:
         are_pinned_here = not any(map(has_generation, before.package_uris))
         if program.python_module and are_pinned_here and len(program.package_uris) <= PACKAGES_MAX:
             uris = program.package_uris
-            yield partial(_look_up_module, spec, program.python_module, uris, objects)
+            yield partial(_look_at_program, spec, program.python_module, uris, objects)
 
 
-def _look_up_module(
+def _look_at_program(
     spec: AcceptedSpec, module: str, uris: Sequence[str], objects: Callable[[], Objects]
-) -> Problem | Substitution | None:
-    files: set[str] = set()
+) -> list[Problem | Substitution]:
+    archives: list[Archive] = []
+    bytes_left = SOURCE_BYTES_MAX
     for uri in uris:
-        in_package = _package_files(uri, objects())
-        if in_package is None:
-            return None
-        files |= in_package
-    finding = next(check_module(module, frozenset(files)), None)
-    if finding is None:
-        return None
+        archive = _open_package(uri, objects(), bytes_left)
+        if archive is None:
+            return []
+        bytes_left -= archive.bytes_read
+        archives.append(archive)
+    runtime = runtime_of(spec.plan)
+    found = list(check_packages(module, archives, runtime, SOURCE_BYTES_MAX))
     name = field_with(module, spec.spec_json, "pythonModule")
-    if finding.must_fail:
-        return Problem(name, f"is {module}, but {finding.problem}", example=finding.remedy)
-    return Substitution(name, module, module, f"{finding.problem}: {finding.remedy}")
+    failures = [finding for finding in found if finding.must_fail][:FINDINGS_MAX]
+    if failures:
+        reasons = "; ".join(_short(finding.problem) for finding in failures)
+        return [Problem(name, f"is {module}, but {reasons}", example=_short(failures[0].remedy))]
+    return [
+        Substitution(name, module, module, _short(str(finding))) for finding in found[:FINDINGS_MAX]
+    ]
 
 
-def _package_files(uri: str, objects: Objects) -> frozenset[str] | None:
-    """Return the paths in a package; None: they are not known.
+def _short(text: str) -> str:
+    return text if len(text) <= FINDING_MAX else f"{text[:FINDING_MAX]}…"
+
+
+def _open_package(uri: str, objects: Objects, bytes_left: int) -> Archive | None:
+    """Return a package whose sources have up to `bytes_left` bytes; None: it is not known.
 
     No error of the read ends the submission: the job may be able to run.
     """
@@ -221,7 +245,7 @@ def _package_files(uri: str, objects: Objects) -> frozenset[str] | None:
         return None
     if content is None or len(content) > PACKAGE_BYTES_MAX:
         return None
-    return files_of(content, UNPACKED_BYTES_MAX)
+    return open_archive(content, UNPACKED_BYTES_MAX, bytes_left)
 
 
 def transfers(

@@ -33,7 +33,12 @@ class JobsApi:
         self._base = f"{endpoint.rstrip('/')}/v1/projects/{project}/"
 
     def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        invocation: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Return the response.
 
@@ -47,7 +52,9 @@ class JobsApi:
         problem = ""
         for pause_s in (*PAUSES_S, None):
             try:
-                response = self._session().request(method, address, json=body, headers=headers)
+                response = self._session().request(
+                    method, address, json=body, headers=headers, params=query
+                )
             except NO_CONNECTION as error:
                 problem = str(error)
             else:
@@ -58,7 +65,7 @@ class JobsApi:
                 if invocation and response.status_code == _INVALID:
                     # The problems are the job's: the address of the call, which Google's text
                     # begins with, is none of them.
-                    raise InvalidJobError(problem.removeprefix(f"{method} {address}: "))
+                    raise InvalidJobError(problem.removeprefix(f"{method} {response.url}: "))
                 if response.status_code not in _TRANSIENT:
                     raise PermanentError(problem)
             if pause_s is not None:

@@ -82,6 +82,7 @@ def test_folder_whose_program_must_fail_is_refused_by_check_and_by_submit(
     assert checked.exit_code == 1
     assert "FIX  trian.py is not among the files that the job gets" in checked.output
     assert "FIX  requirements.txt: torch<2.6 excludes torch 2.13" in checked.output
+    assert checked.output.count("excludes torch") == 1
     refused = str(installation.run(*command, *program).exception)
     assert "trian.py is not among" in refused
     assert "torch<2.6 excludes" in refused
@@ -107,6 +108,35 @@ def test_local_package_without_the_module_is_refused_before_its_upload(
     assert module in str(refused.exception)
     assert installation.objects.created("gs://the-bucket/", 9) == ()
     assert installation.run(*command, "--check").exit_code == 1
+
+
+@pytest.mark.parametrize("has_setup", [False, True])
+def test_local_package_that_is_not_valid_python_is_refused_before_its_upload(
+    installation: Installation, tmp_path: Path, *, has_setup: bool
+) -> None:
+    package = make_package(tmp_path)
+    (package / "task.py").write_text("for step in range(3)\n    pass\n")
+    if has_setup:
+        setup = "from setuptools import setup\nsetup(name='trainer', packages=['trainer'])\n"
+        (tmp_path / "setup.py").write_text(setup)
+    command = ["submit", "a_1", f"--package-path={package}", "--region=us-central1"]
+    command += ["--runtime-version=2.21", "--module-name=trainer.task"]
+    problem = "trainer/task.py:1 is not valid Python: expected ':'"
+    assert problem in str(installation.run(*command).exception)
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    checked = installation.run(*command, "--check")
+    assert f"FIX  {problem}: correct the line 'for step in range(3)'" in checked.output
+
+
+def test_local_package_that_may_fail_is_submitted_with_a_warning(
+    installation: Installation, tmp_path: Path
+) -> None:
+    package = make_package(tmp_path)
+    (package / "task.py").write_text("import einops\n")
+    command = ["submit", "a_1", f"--package-path={package}", "--region=us-central1"]
+    done = installation.run(*command, "--runtime-version=2.21", "--module-name=trainer.task")
+    assert "warning: trainer/task.py:1 imports einops" in done.output
+    assert installation.store.load("a_1") is not None
 
 
 @pytest.mark.parametrize("wheel", [False, True])

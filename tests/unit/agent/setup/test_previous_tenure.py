@@ -293,6 +293,30 @@ def test_user_whose_programs_go_on_without_a_login_is_stopped(
     assert (tmp_path / "calls").read_text().splitlines()[0] == "stop user@0.service"
 
 
+def test_unit_and_user_that_cannot_be_removed_are_findings(
+    machine: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`chattr +i` keeps a file also from root. An exception would end the agent, which starts
+    again, without end.
+    """
+    remember_first_files(machine)
+    left = {tmp_path / "units" / "left.service", tmp_path / "linger" / "root"}
+    for file in left:
+        file.write_text("")
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path in left:
+            raise PermissionError("Operation not permitted")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert clean(machine, no_containers) == (
+        f"the unit {tmp_path / 'units' / 'left.service'} of the last job cannot be removed; the"
+        " running user root of the last job cannot be removed"
+    )
+
+
 def test_new_units_are_stopped_whatever_their_names_and_those_of_the_machine_stay(
     machine: Workspace, tmp_path: Path
 ) -> None:

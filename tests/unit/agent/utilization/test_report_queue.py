@@ -60,13 +60,15 @@ def test_missing_reports_are_counted_once_with_the_reason() -> None:
     queue = a_queue(left, missing, REPORTS_MAX + 7)
     queue.count_missing()
     queue.count_missing()
-    text = "reports of this machine's use are missing in Cloud Monitoring: HTTP 503: down."
-    assert missing == [(REPORTS_MAX + 7, f"{REPORTS_MAX + 7} {text}")]
+    text = (
+        "Missing reports of this machine's use in Cloud Monitoring: {}, because of HTTP 503: down."
+    )
+    assert missing == [(REPORTS_MAX + 7, text.format(REPORTS_MAX + 7))]
     left += [None, DOWN, DOWN]
     for _ in range(2):
         queue.send(b"{}")
     queue.count_missing()
-    assert missing[1:] == [(2, f"2 {text}")], "those that were counted are not counted again"
+    assert missing[1:] == [(2, text.format(2))], "those that were counted are not counted again"
 
 
 def test_reports_that_are_refused_for_good_are_counted_at_once() -> None:
@@ -74,9 +76,7 @@ def test_reports_that_are_refused_for_good_are_counted_at_once() -> None:
     a_queue([REFUSED] * REFUSALS_MAX, missing, REFUSALS_MAX)
     ((count, text),) = missing
     assert count == REFUSALS_MAX
-    assert text.endswith(
-        "Cloud Monitoring: HTTP 400: the whole request is wrong; no more are sent."
-    )
+    assert text.endswith(" because of HTTP 400: the whole request is wrong; no more are sent.")
 
 
 def test_reports_that_arrive_are_not_counted() -> None:

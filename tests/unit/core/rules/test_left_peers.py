@@ -1,5 +1,5 @@
-"""The verdict on a round whose members all report a lost peer, and one member reports no failure:
-it had exited 0, or its ranks had. Twice the same proves a bug.
+"""The verdict on a round whose members report a lost peer, and one or more report no failure: they
+had exited 0, or their ranks had. Twice the same proves a bug.
 
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
@@ -8,13 +8,14 @@ it had exited 0, or its ranks had. Twice the same proves a bug.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.support.decisions import action_of, summarize
 from tests.support.held_rounds import (
     BUG,
+    LATE_PEERS,
     MEMBERS,
     NOW,
     PEER_LOSS,
@@ -70,6 +71,71 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     )
     own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
     assert "; worker" not in own.text
+
+
+COMPLETED: Final = {"incarnation": 2, "ordered_at": at(90)}
+WAITS_FOR_PEERS: Final = {"incarnation": 2, "ordered_at": at(10), "left_peers": True}
+STOPPED: Final = {"incarnation": 2, "ordered_at": at(10), "round_reported": True}
+SILENT: Final = ProgramError(*LATE_PEERS[0], STEP)
+
+
+@pytest.mark.parametrize(
+    ("worker_0", "worker_1", "left"),
+    [
+        (COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0"),
+        (
+            WAITS_FOR_PEERS,
+            WAITS_FOR_PEERS,
+            "; the ranks of worker 0, worker 1 had exited 0",
+        ),
+        (
+            COMPLETED,
+            WAITS_FOR_PEERS,
+            "; worker 0 had exited 0; the ranks of worker 1 had exited 0",
+        ),
+        (STOPPED, COMPLETED, "; worker 1 had exited 0"),
+        (STOPPED, STOPPED, ""),
+    ],
+    ids=[
+        "two completed",
+        "two launchers wait",
+        "one of each",
+        "one was stopped",
+        "none has left",
+    ],
+)
+def test_verdict_names_all_members_that_had_left_the_others(
+    worker_0: dict[str, Any], worker_1: dict[str, Any], left: str
+) -> None:
+    state = held(2, a_replica(WORKER_0, **worker_0), a_replica(WORKER_1, **worker_1))
+    decision = judge_held(state, exited(CHIEF, 1, error=PEER_LOSS, ran_s=20))
+    assert (
+        f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){left}. Restart 1"
+        in (decision.text)
+    )
+    assert ("Give all ranks the same number of steps" in decision.text) is (left != "")
+
+
+@pytest.mark.parametrize(
+    ("worker_0", "error", "action"),
+    [
+        (COMPLETED, None, "8 fail_job same_failure_again"),
+        (STOPPED, None, "8 fail_job same_failure_again"),
+        (STOPPED, SILENT, "10 begin_round non_zero_exit"),
+    ],
+    ids=["two completed", "one was stopped", "the one that was stopped may hang"],
+)
+def test_members_that_twice_leave_several_others_prove_a_bug(
+    worker_0: dict[str, Any], error: ProgramError | None, action: str
+) -> None:
+    event = left()
+    if error is not None:
+        event = replace(event, error=replace(error, own_frame=STEP))
+    first = held(2, a_replica(WORKER_0, **worker_0), recalled(2))
+    begun = apply(first, evolve(first, judge_held(first, event), NOW))
+    again = a_replica(WORKER_0, **{**worker_0, "incarnation": worker_0["incarnation"] + 1})
+    decision = judge_held(held(3, again, recalled(3), bug=begun.job.round.bug), event)
+    assert summarize(decision) == action
 
 
 CONNECTION_CLOSED: Final = ProgramError(

@@ -13,8 +13,10 @@ from tests.support.jobs import CHIEF, WORKER_0, a_replica, a_state, at, exited
 from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.task_group import Accelerator, Program, TaskGroup, Variable
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.rules.left_ranks import were_left_by_ranks
+from trainmaster.core.rules.left_ranks import ranks_of, ranks_that_left
 
 LOST: Final = (
     "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
@@ -41,8 +43,26 @@ Root Cause (first observed failure):
   exitcode  : 1 (pid: 32511)
 """
 """As torchrun of PyTorch 2.13 prints it if the other rank had exited 0."""
+SILENT: Final = "[gloo/transport/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation"
+SEVERAL: Final = """
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : {} (pid: 21937)  (SIGTERM)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 21938)
+"""
 ENDS_RANK: Final = "\nW1130 09:27:59 2424 api.py:1028] Sending process 2710 closing signal SIGTERM"
 LEFT: Final = exited(CHIEF, 1, error=ERROR, tail=f"[rank0]: {LOST}{REPORT}", ran_s=5)
+STOPPED_RANK: Final = replace(
+    LEFT,
+    tail=f"[rank1]: {LOST}\nSending process 21937 closing signal SIGTERM{SEVERAL.format(-15)}",
+)
+"""As torchrun prints it if a further rank waited, too, and torchrun ended it."""
+FAILED_RANKS: Final = replace(LEFT, tail=f"[rank1]: {LOST}{SEVERAL.format(1)}")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +70,10 @@ LEFT: Final = exited(CHIEF, 1, error=ERROR, tail=f"[rank0]: {LOST}{REPORT}", ran
     [
         (LEFT, True),
         (replace(LEFT, tail=f"[rank0]: {LOST}{ENDS_RANK}{REPORT}"), False),
-        (replace(LEFT, tail=LEFT.tail.replace("<NO_OTHER_FAILURES>", "[1]:")), False),
+        (
+            replace(LEFT, tail=LEFT.tail.replace("<NO_OTHER_FAILURES>", "exitcode  : 1 (pid: 9)")),
+            False,
+        ),
         (replace(LEFT, tail=REPORT), False),
         (replace(LEFT, tail=""), False),
         (replace(LEFT, error=replace(ERROR, type="ValueError", message="bad batch")), False),
@@ -75,13 +98,77 @@ LEFT: Final = exited(CHIEF, 1, error=ERROR, tail=f"[rank0]: {LOST}{REPORT}", ran
 def test_rank_was_left_if_all_others_of_its_machine_had_exited_0(
     event: ReplicaExited, *, left: bool
 ) -> None:
-    assert were_left_by_ranks(event) is left
+    assert ranks_that_left(event, 2) == ("All other ranks" if left else "")
 
 
-def second(event: ReplicaExited, workers: int) -> tuple[str, str]:
-    """Return the text of the first decision, and a summary of that about the same exit again."""
+@pytest.mark.parametrize(
+    ("event", "ranks", "left"),
+    [
+        (STOPPED_RANK, 4, "2 of the 4 ranks"),
+        (STOPPED_RANK, 3, "1 of the 3 ranks"),
+        (STOPPED_RANK, 2, ""),
+        (STOPPED_RANK, None, ""),
+        (replace(STOPPED_RANK, tail=STOPPED_RANK.tail.replace(LOST, "")), 4, ""),
+        (replace(STOPPED_RANK, error=replace(ERROR, message=SILENT)), 4, ""),
+        (FAILED_RANKS, 3, "1 of the 3 ranks"),
+        (replace(FAILED_RANKS, error=replace(ERROR, message=SILENT)), 3, "1 of the 3 ranks"),
+        (FAILED_RANKS, 2, ""),
+        (replace(LEFT, tail=f"[rank0]: {LOST}"), 4, ""),
+    ],
+    ids=[
+        "two left",
+        "one left",
+        "none left",
+        "unknown number",
+        "the output is cut",
+        "the rank that was ended may hang",
+        "two failed",
+        "two waited in vain",
+        "both failed",
+        "no report",
+    ],
+)
+def test_ranks_that_the_report_does_not_name_had_exited_0(
+    event: ReplicaExited, ranks: int | None, left: str
+) -> None:
+    tail = event.tail
+    if event.error and event.error.message == SILENT:
+        tail = tail.replace(LOST, SILENT)
+    assert ranks_that_left(replace(event, tail=tail), ranks) == left
+
+
+@pytest.mark.parametrize(
+    ("args", "variable", "gpus", "ranks"),
+    [
+        (("torchrun", "--nproc-per-node=4", "train.py"), None, 0, 4),
+        (("torchrun", "--nproc_per_node", "3", "train.py"), "8", 0, 3),
+        (("accelerate", "launch", "--num_processes", "2", "train.py"), None, 0, 2),
+        (("torchrun", "train.py"), "8", 0, 8),
+        (("torchrun", "train.py"), None, 2, 2),
+        (("torchrun", "train.py"), None, 0, 1),
+        (("torchrun", "--nproc-per-node", "gpu", "train.py"), None, 2, 2),
+        (("torchrun", "--nproc-per-node=auto", "train.py"), None, 0, None),
+        (("torchrun", "--nproc-per-node"), None, 0, None),
+    ],
+)
+def test_number_of_ranks_is_that_of_the_command_or_of_the_gpus(
+    args: tuple[str, ...], variable: str | None, gpus: int, ranks: int | None
+) -> None:
+    environment = (Variable("PET_NPROC_PER_NODE", variable),) if variable else ()
+    program = Program((), "trainmaster_folder", args, None, environment=environment)
+    accelerator = Accelerator("nvidia-l4", gpus) if gpus else None
+    group = TaskGroup(TaskType.CHIEF, 1, "g2-standard-4", accelerator)
+    assert ranks_of(program, group) == ranks
+
+
+def second(event: ReplicaExited, workers: int, *args: str) -> tuple[str, str]:
+    """Return the text of the first decision, and a summary of that about the same exit again.
+
+    `args`: the command.
+    """
     replica_id = event.subject.replica_id
     plan = alone.a_plan(workers=workers)
+    plan = replace(plan, program=replace(plan.program, args=args))
     state = a_state(a_replica(replica_id), job=alone.a_job(plan=plan))
     first = judge(state, event, at(100))
     (restarted,) = evolve(state, first, at(100)).replicas
@@ -93,6 +180,12 @@ def second(event: ReplicaExited, workers: int) -> tuple[str, str]:
 def test_ranks_that_end_early_twice_on_the_only_machine_end_the_job() -> None:
     text, again = second(LEFT, workers=0)
     assert "All other ranks of chief 0 had exited 0. Give all ranks the same number of" in text
+    assert again == "8 fail_job same_failure_again"
+
+
+def test_some_of_many_ranks_that_end_early_twice_on_the_only_machine_end_the_job() -> None:
+    text, again = second(STOPPED_RANK, 0, "torchrun", "--nproc-per-node=4", "train.py")
+    assert "2 of the 4 ranks of chief 0 had exited 0. Give all ranks the same number of" in text
     assert again == "8 fail_job same_failure_again"
 
 

@@ -1,6 +1,8 @@
 """Discord gets the text in the field that it reads, and the other chats in theirs."""
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +11,10 @@ webhook: Any = importlib.import_module("main")
 posted: list[tuple[str, dict[str, str]]] = []
 
 
-def post(address: str, json: dict[str, str], timeout: float) -> SimpleNamespace:
+@contextmanager
+def post(address: str, json: dict[str, str], **_: object) -> Iterator[SimpleNamespace]:
     posted.append((address, json))
-    return SimpleNamespace(status_code=204, ok=True)
+    yield SimpleNamespace(status_code=204)
 
 
 webhook.requests = SimpleNamespace(post=post, RequestException=OSError)

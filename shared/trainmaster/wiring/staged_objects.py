@@ -1,8 +1,13 @@
-"""Where `submit --check` puts packages, in place of a bucket: it checks them without an upload."""
+"""Where checks put packages, in place of a bucket: nothing is uploaded."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from trainmaster.core.intake.bucket_places import BucketPlace
+
+STAGED_BUCKET: Final = "bucket-of-the-installation"
+"""Stands for a bucket that is not known."""
 
 
 class StagedObjects:
