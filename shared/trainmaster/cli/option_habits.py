@@ -84,7 +84,7 @@ class HintingCommand(TyperCommand):
             ctx.fail(f"No such option: {option}. Here: {meant}")
 
     def _argument_named(self, option: str) -> str:
-        """Return the argument that the option names, as in `--job-id lm_7`; empty: there is none."""
+        """Return the argument that the option names, as `--job-id` does; empty: there is none."""
         name = option.lstrip("-").replace("-", "_").lower()
         for parameter in self.params:
             shown = (parameter.metavar or "").strip("[].")
