@@ -47,7 +47,7 @@ for name in (*sys.argv[2:], *libraries):
 What all functions need is imported before.
 """
 LIBRARIES = {
-    f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic"]
+    f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic.root_model"]
     for function in ("replica_exit", "api", "upload")
 }
 RESTRICTED = {

@@ -18,7 +18,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, ProvisioningStarted, ReplicaEvent
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.machine_set import MachineSet, ReleaseCause
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
@@ -310,7 +310,7 @@ def let_earlier_holders_act(patch: pytest.MonkeyPatch) -> None:
 def delete_by_the_clock(patch: pytest.MonkeyPatch) -> None:
     """Delete kept VMs when their time is over, without a stored release."""
 
-    def delete(cycles: Any, machines: MachineSet, _: ReleaseCause) -> Any:
+    def delete(cycles: Any, machines: MachineSet) -> Any:
         fleet = cycles.fleet_deps.fleet
         for vm in fleet.list_vms(machines.set_id):
             fleet.delete(vm)

@@ -188,6 +188,8 @@ def _lookup(module: str, files: frozenset[str]) -> tuple[str, set[str]]:
         folder, _, name = path.rpartition("/")
         if folder.endswith(parent):
             siblings.add(name)
+    if any(file.endswith(f"{parent}/__main__.py") for file in files):
+        siblings.add("__main__")  # also runs by its own name
     return parent, siblings
 
 

@@ -41,3 +41,23 @@ from trainmaster.core.events import ProgramError
 )
 def test_headline_says_what_is_wrong(message: str, headline: str) -> None:
     assert ProgramError("RuntimeError", message, "a.py:1 in <module>").headline == headline
+
+
+@pytest.mark.parametrize(
+    ("message", "headline"),
+    [
+        (
+            "while scanning for the next token\nfound character '@'\n  in \"c.yaml\", line 3",
+            "found character '@' in \"c.yaml\", line 3",
+        ),
+        (
+            'while parsing a mapping\n  in "c.yaml", line 1\nexpected ","\n  in "c.yaml", line 2',
+            'expected "," in "c.yaml", line 2',
+        ),
+        ('mapping values are not allowed here\n  in "c.yaml", line 1', "mapping values are not"),
+        ("while loading the batch\nsecond line", "while loading the batch"),
+    ],
+)
+def test_headline_of_a_yaml_error_says_what_is_wrong_and_where(message: str, headline: str) -> None:
+    error = ProgramError("yaml.scanner.ScannerError", message, frame="")
+    assert error.headline.startswith(headline)

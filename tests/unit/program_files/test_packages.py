@@ -188,10 +188,14 @@ def test_syntax_of_an_unknown_newer_python_is_not_refused(line: str) -> None:
         ("trainer.task.py", "trainer.task.py is the name of a file, and no module"),
         ("torch.distributed.run", ""),
         ("trainer", ""),
+        ("trainer.deep.__main__", ""),
+        ("trainer.__main__", "no package of the job has the module trainer.__main__"),
     ],
 )
 def test_wrong_module_is_refused(module: str, problem: str) -> None:
-    assert refused(a_source(**PACKAGE), module=module) == [problem] * bool(problem)
+    deep = dict.fromkeys(("__init__.py", "__main__.py", "model.py"), "")
+    files = {**PACKAGE, **{f"trainer/deep/{name}": text for name, text in deep.items()}}
+    assert refused(a_source(**files), module=module) == [problem] * bool(problem)
 
 
 def test_other_broken_syntax_is_refused_for_an_unknown_python() -> None:

@@ -22,6 +22,10 @@ _INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
 """A first line that says where something is wrong, not what."""
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
+_YAML_ERROR: Final = re.compile(
+    r"while [^\n]+\n(?:  in [^\n]+\n)?(?P<problem>\S[^\n]*)\n  (?P<place>in [^\n]+, line \d+[^\n]*)"
+)
+"""A message of PyYAML: what it read, perhaps where that began, what is wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,11 @@ class ProgramError:
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
         code:` does, and so does that of Keras about a layer. The line that names an error follows
-        it then, or else the next line.
+        it then, or else the next line. PyYAML says first what it read.
         """
+        yaml = _YAML_ERROR.match(self.message)
+        if yaml:
+            return f"{yaml['problem']} {yaml['place']}"
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
         ]

@@ -49,9 +49,13 @@ _NOT_A_PACKAGE: Final = "is not a package"
 _NO_SUCH_FILE: Final = re.compile(r"No such file or directory: '([^']+)'")
 _NOT_ACCEPTED: Final = re.compile(r"error: unrecognized arguments: (.+)")
 _NO_PROGRAM: Final = re.compile(
-    r"can't open file '(?P<file>[^']+)'|^(?P<command>\S+) cannot be started", re.MULTILINE
+    r"can't open file '(?P<file>[^']+)'|^(?P<command>\S+) cannot be started: (?P<why>.*)",
+    re.MULTILINE,
 )
 """Words of Python, and of the agent."""
+_NOT_EXECUTABLE: Final = "Permission denied"
+_READS_VARIABLE: Final = re.compile(r"(?:<frozen os>|\bos\.py):\d+ in __getitem__")
+"""The frame of a KeyError of `os.environ`."""
 _DISK_FULL: Final = re.compile(
     r"no space left on device|\[errno (?:28|122)\]|disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing file",
@@ -178,7 +182,7 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
     variable = _NO_RANK.search(error.message)
     if variable:
         return _remedy_of_ranks(variable["name"] or variable["key"], plan)
-    known = _advice_from(_PROGRAM_FAILURES, error.message, plan)
+    known = _remedy_of_variable(error) or _advice_from(_PROGRAM_FAILURES, error.message, plan)
     missing = _NO_MODULE.search(error.message)
     if not known and meaning_of(error.type, error.message) is Meaning.LOST_PEER:
         return PEER_ENDED
@@ -211,6 +215,17 @@ def _remedy_of_disk(event: ReplicaExited, plan: Plan) -> str:
     return (
         f"The VM's disk of {group.boot_disk_gib} GB is full, and a restart does not empty it:"
         f" {larger}{elsewhere}."
+    )
+
+
+def _remedy_of_variable(error: ProgramError) -> str:
+    """Return how a program gets an environment variable; empty for another error."""
+    if error.type != "KeyError" or not _READS_VARIABLE.fullmatch(error.frame):
+        return ""
+    name = error.message.strip("'\"")
+    return (
+        f"No environment variable {name} is set: set it in `trainmaster.env`, or in"
+        " `trainmaster.secrets` if it is one."
     )
 
 
@@ -267,6 +282,11 @@ def _remedy_of_usage(event: ReplicaExited) -> str:
     no_program = _NO_PROGRAM.search(event.tail)
     if no_program:
         name = no_program["file"] or no_program["command"]
+        if no_program["why"] == _NOT_EXECUTABLE:
+            return (
+                f"{name} or the program in its first line is not executable: name the program that"
+                f" runs it in the command, such as bash {name}."
+            )
         return f"Correct the command: {name} is not among the files of the job, or no program."
     return ""
 

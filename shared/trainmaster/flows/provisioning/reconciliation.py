@@ -279,8 +279,7 @@ class _Cycles:
         or none of them is left. Those that are lost are kept no longer.
         """
         if self.deps.clock() >= machines.until:
-            kept_machines.release(machines, ReleaseCause.DEADLINE, self.deps)
-            return self._after_change()
+            return self._release(machines)
         zones = loaded.state.job.zones_used
         vms, unreachable, _ = reached(
             lambda: self.fleet_deps.fleet.list_vms(machines.set_id, zones=zones)
@@ -296,6 +295,11 @@ class _Cycles:
             return self._after_change()
         steps = Steps(kept_steps(loaded.state, machines, vms))
         return _Next.END if steps.is_done else self._progress(steps, loaded)
+
+    def _release(self, machines: MachineSet) -> _Next:
+        """Release the machines whose time is over."""
+        kept_machines.release(machines, ReleaseCause.DEADLINE, self.deps)
+        return self._after_change()
 
     def _after_change(self) -> _Next:
         """Go on with the machine set as it is now."""

@@ -308,6 +308,7 @@ def test_remedy_of_a_folders_installation_names_requirements_txt() -> None:
         (2, "train.py: error: unrecognized arguments: --epoch-count 3\n", "--epoch-count 3"),
         (2, "python: can't open file '/run/trian.py': [Errno 2] No such file", "/run/trian.py"),
         (127, "nosuchprog cannot be started: No such file or directory\n", "nosuchprog"),
+        (127, "./run cannot be started: Permission denied\n", "bash ./run"),
     ],
 )
 def test_remedy_of_wrong_usage_names_the_argument_or_the_file(
@@ -478,3 +479,15 @@ def test_remedy_of_an_installation_that_fills_the_disk_names_the_disk() -> None:
     tail = f"ERROR: Could not install packages due to an OSError: {DISK_FULL}"
     event = exited(CHIEF, 1, cause=ExitCause.INSTALL, tail=tail)
     assert "bootDiskSizeGb: 200" in remedy_of_exit(event, a_job_plan(FOLDER))
+
+
+@pytest.mark.parametrize("frame", ["<frozen os>:679 in __getitem__", "os.py:679 in __getitem__"])
+def test_remedy_of_a_missing_variable_names_the_field_that_sets_it(frame: str) -> None:
+    error = ProgramError("KeyError", "'WANDB_ENTITY'", frame, "train.py:3 in <module>")
+    remedy = remedy_of_exit(exited(CHIEF, 1, error=error), a_plan())
+    assert remedy == (
+        "No environment variable WANDB_ENTITY is set: set it in `trainmaster.env`, or in"
+        " `trainmaster.secrets` if it is one."
+    )
+    own = replace(error, frame="train.py:3 in <module>")
+    assert remedy_of_exit(exited(CHIEF, 1, error=own), a_plan()) == ""
