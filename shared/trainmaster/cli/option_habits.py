@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand
 
 _MACHINE: Final = (
     "--scale-tier custom --master-machine-type a2-highgpu-1g; `trainmaster machines` lists machine"
@@ -22,6 +22,7 @@ _OF_ALL: Final = {
     ("-a",): "--all",
     ("-y", "--yes", "--force"): "leave it out; no question is asked",
     ("-s", "--status"): "--state",
+    ("--filter", "--selector"): "--state, --label or --user",
 }
 """Options of watching commands."""
 _OF_SUBMIT: Final = {
@@ -74,10 +75,23 @@ class HintingCommand(TyperCommand):
         known = {name for parameter in self.params for name in parameter.opts}
         if option is None or option in known:
             return
+        argument = self._argument_named(option)
+        if argument:
+            ctx.fail(f"No such option: {option}. Here: an argument without a name, {argument}")
         meant = meaning_of_option(option, self.meanings)
         is_own_option = meant.partition(" ")[0].rstrip(",;") in known
         if meant and (is_own_option or not meant.startswith("-")):
             ctx.fail(f"No such option: {option}. Here: {meant}")
+
+    def _argument_named(self, option: str) -> str:
+        """Return the argument that the option names, as `--job-id` does; empty: there is none."""
+        name = option.lstrip("-").replace("-", "_").lower()
+        for parameter in self.params:
+            shown = (parameter.metavar or "").strip("[].")
+            own_names = ((parameter.name or "").rstrip("s"), shown.lower(), f"{shown.lower()}_id")
+            if isinstance(parameter, TyperArgument) and name in own_names:
+                return shown
+        return ""
 
 
 class HintingSubmit(HintingCommand):

@@ -63,7 +63,10 @@ def parse_duration(text: str) -> float:
     except ValueError:
         value = 0.0
     if value <= 0:
-        raise typer.BadParameter(f"{text!r} is not a duration. Examples: 90m, 2h, 1.5d")
+        raise typer.BadParameter(
+            f"{text!r} is not a duration, such as 90m, 2h or 1.5d: it counts back from now",
+            param_hint="--since",
+        )
     return value
 
 

@@ -59,6 +59,11 @@ from trainmaster.wiring.folders import list_folder_files, read_requirements, wit
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables
 from trainmaster.wiring.staged_objects import STAGED_BUCKET, StagedObjects
 
+_FILE_OF_A_PROGRAM: Final = re.compile(
+    r"(GNU)?[Mm]akefile|Dockerfile(\..+)?|requirements.*\.txt|pyproject\.toml|setup\.cfg"
+)
+"""Names of files that stand in the folder of a program, and are no job files."""
+
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
@@ -161,15 +166,17 @@ def _report_check(
 
 
 def _refuse_program(job: str, command: Sequence[str]) -> None:
-    """Raise PermanentError for a folder or a Python file in place of a job file."""
+    """Raise PermanentError for a folder, or a file of a program, in place of a job file."""
     path = Path(job)
+    folder, program = path.parent, shlex.join(command) or "COMMAND"
     if path.is_dir():
-        folder, program = path, shlex.join(command) or "COMMAND"
+        kind, folder = "a folder", path
     elif path.suffix == ".py":
-        folder, program = path.parent, shlex.join(["python", path.name, *command])
+        kind, program = "a program", shlex.join(["python", path.name, *command])
+    elif _FILE_OF_A_PROGRAM.fullmatch(path.name):
+        kind = "a file of a program"
     else:
         return
-    kind = "a folder" if path.is_dir() else "a program"
     raise PermanentError(
         f"{job} is {kind}, and no job file: `trainmaster submit --folder {folder} -- {program}`"
         " runs it"

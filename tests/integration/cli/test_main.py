@@ -109,6 +109,11 @@ def test_word_of_another_tool_and_mistyped_word_are_answered(words: str, meant: 
         ("why lm_7 --json", "--format json"),
         ("logs lm_7 --tail 5", "| tail -n NUMBER"),
         ("cancel lm_7 --yes", "leave it out"),
+        ("list --filter state=RUNNING", "--state, --label or --user"),
+        ("why lm_7 --replica worker-0", "an argument without a name, REPLICA"),
+        ("describe --job-id lm_7", "an argument without a name, JOB"),
+        ("logs --job lm_7", "an argument without a name, JOB"),
+        ("cancel --job lm_7", "an argument without a name, JOB"),
         ("submit --gpus 8", "--master-machine-type a2-highgpu-1g"),
         ("submit --num-nodes 2", "--worker-count 1"),
         ("submit --dry-run job.yaml", "--check"),
@@ -145,6 +150,10 @@ def test_options_of_other_tools_name_options_that_exist() -> None:
         ("submit FOLDER", "--folder FOLDER -- COMMAND"),
         ("submit FOLDER -- torchrun train.py", "--folder FOLDER -- torchrun train.py"),
         ("submit FOLDER/train.py -- --lr 0.1", "--folder FOLDER -- python train.py --lr 0.1"),
+        ("submit FOLDER/Makefile", "--folder FOLDER -- COMMAND"),
+        ("submit FOLDER/Dockerfile", "--folder FOLDER -- COMMAND"),
+        ("submit FOLDER/requirements.txt", "--folder FOLDER -- COMMAND"),
+        ("submit FOLDER/pyproject.toml -- torchrun a.py", "--folder FOLDER -- torchrun a.py"),
     ],
 )
 def test_folder_or_program_in_place_of_a_job_file_names_the_command_that_runs_it(

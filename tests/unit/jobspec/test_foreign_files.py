@@ -82,6 +82,7 @@ OTHERS = {
         searcher: {name: single, metric: loss}
         """,
     "Compose": "services:\n  train: {image: demo, command: python train.py}\n",
+    "Jupyter": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}',
     "Cloud Batch": "taskGroups: [{taskCount: 2, taskSpec: {runnables: []}}]\n",
     "Slurm": "#!/bin/bash\n\n#SBATCH --nodes=4\n#SBATCH --gres=gpu:8\nsrun torchrun train.py\n",
     "PBS": "#!/bin/bash\n#PBS -l select=2\nmpiexec python train.py\n",

@@ -77,6 +77,10 @@ _OTHERS: Final = (
     _Other("a job of Ray", _is_ray),
     # "Compose file reference".
     _Other("a file of Docker Compose", _is_compose),
+    # "The Notebook file format" of nbformat.
+    _Other(
+        "a notebook of Jupyter", lambda document: "cells" in document and "nbformat" in document
+    ),
     # "REST Resource: projects.locations.jobs" of Batch.
     _Other("a job of Cloud Batch", lambda document: isinstance(document.get("taskGroups"), list)),
 )
