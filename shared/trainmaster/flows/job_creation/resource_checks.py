@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
@@ -38,9 +38,9 @@ from trainmaster.flows.job_creation.package_versions import programs_of, with_ge
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
-from trainmaster.program_files.archives import Archive, open_archive
-from trainmaster.program_files.packages import check_packages
-from trainmaster.program_files.requirements import runtime_of
+
+if TYPE_CHECKING:
+    from trainmaster.program_files.archives import Archive
 
 LOOKUPS_AT_ONCE: Final = 8
 """A job may name a hundred secrets. One look-up takes about 50 ms."""
@@ -209,6 +209,10 @@ def _program_lookups(
 def _look_at_program(
     spec: AcceptedSpec, module: str, uris: Sequence[str], objects: Callable[[], Objects]
 ) -> list[Problem | Substitution]:
+    # Few requests name packages, and the readers of their metadata delay each cold start.
+    from trainmaster.program_files.packages import check_packages
+    from trainmaster.program_files.requirements import runtime_of
+
     archives: list[Archive] = []
     bytes_left = SOURCE_BYTES_MAX
     for uri in uris:
@@ -238,6 +242,8 @@ def _open_package(uri: str, objects: Objects, bytes_left: int) -> Archive | None
 
     No error of the read ends the submission: the job may be able to run.
     """
+    from trainmaster.program_files.archives import open_archive
+
     name, generation = parse_version(uri)
     try:
         content = objects.read(name, generation=generation, max_bytes=PACKAGE_BYTES_MAX + 1)
