@@ -27,7 +27,12 @@ FILE_BYTES_MAX: Final = 256 << 10
 """A larger file is not judged: nobody wrote it by hand. Its tree may need 450 times as much memory.
 """
 PROGRAM_BYTES_MAX: Final = 16 << 20
-"""Of a program, so much is parsed. One MiB takes about a second."""
+"""Of a program, so much is parsed. One MiB takes about a second, and five at worst."""
+_TOKENS_MAX: Final = 80_000
+"""A file with more words and signs is not judged. A usual one of `FILE_BYTES_MAX` has 60,000; the
+time and the memory of Python's parser depend on them, so that `a;a;a;…` costs four times as much.
+"""
+_TOKEN: Final = re.compile(rb"\w+|[^\w\s]")
 _BRACES_MAX: Final = 4_000
 _LONG_NAME: Final = re.compile(rb"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
 """A file with more braces, or with a dotted name of so many parts, is not judged: for f-strings and
@@ -253,6 +258,7 @@ def read_tree(
 def _is_quickly_parsed(content: bytes) -> bool:
     return (
         len(content) <= FILE_BYTES_MAX
+        and sum(1 for _ in _TOKEN.finditer(content)) <= _TOKENS_MAX
         and content.count(b"{") <= _BRACES_MAX
         and _LONG_NAME.search(content) is None
     )

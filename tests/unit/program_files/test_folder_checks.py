@@ -149,6 +149,20 @@ def test_file_that_is_nested_too_deeply_for_the_parser_is_not_judged(
     assert check(tmp_path, {"train.py": program}, "python", "train.py") == []
 
 
+@pytest.mark.parametrize("words", ["a;", "a\n", "()\n", "f(a)\n", "[a,a]\n"])
+def test_large_file_with_unusually_many_words_is_not_judged(words: str, tmp_path: Path) -> None:
+    """The time and the memory of Python's parser depend on them."""
+    program = words * (240_000 // len(words)) + "\n" + BROKEN
+    assert check(tmp_path, {"train.py": program}, "python", "train.py") == []
+
+
+def test_large_file_of_usual_lines_is_judged(tmp_path: Path) -> None:
+    line = "loss = criterion(model(inputs), labels) / accumulation_steps\n"
+    program = line * (240_000 // len(line)) + BROKEN
+    (found,) = check(tmp_path, {"train.py": program}, "python", "train.py")
+    assert found.must_fail
+
+
 def test_message_shows_the_beginning_of_a_long_line(tmp_path: Path) -> None:
     (found,) = check(
         tmp_path, {"train.py": f"x = 1 1{' ' * 20}{'#' * 9999}\n"}, "python", "train.py"
