@@ -285,7 +285,7 @@ def test_refusal_that_repeats_the_address_is_logged_without_it(
     webhook.status = HTTPStatus.NOT_FOUND
     webhook.answer = "no hook at /services/secret\nforged line" + "x" * 1_000_000
     assert push(function, a_message()) == HTTPStatus.NO_CONTENT
-    (logged,) = [record.message for record in caplog.records if record.name != "werkzeug"]
+    (logged,) = [record.message for record in caplog.records if record.name == "main"]
     assert "refused the message: 404 'no hook at /…/…" in logged
     assert "secret" not in logged
     assert "\nforged" not in logged

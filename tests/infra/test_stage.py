@@ -77,7 +77,8 @@ def test_archive_contains_only_what_its_function_imports(archives: dict[str, Pat
         others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
         assert not content & others, function
         agent = {name for name in content if name.startswith("trainmaster/agent/")}
-        if function == "console":  # its remedies name the distributions of a framework
+        # Checks of packages, and remedies of the console, name a framework's distributions.
+        if function in {*ACCEPT_JOBS, "console"}:
             agent -= {
                 "trainmaster/agent/__init__.py",
                 "trainmaster/agent/setup/__init__.py",

@@ -304,7 +304,15 @@ class ApiOf:
 
     api: Api
 
-    def call(self, method: str, path: str, body: object = None, _: str = "") -> dict[str, Any]:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        _invocation: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        assert not query, "this entrance submits, and does not only check"
         status, answer = self.api.send(method, f"/v1/projects/my-project/{path}", body)
         if status != 200:
             raise PermanentError(answer["error"]["message"])
