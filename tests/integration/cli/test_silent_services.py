@@ -82,8 +82,8 @@ def run(*words: str) -> tuple[Result, float]:
             "Now: RUNNING.",
             [
                 "Cannot find out how far the job is: read Cloud Monitoring",
-                "Cannot find out whether lines of the log, measurements or resource metrics are"
-                " missing: read Cloud Logging",
+                "Cannot find out whether lines of the log, measurements",
+                "missing: read Cloud Logging",
             ],
         ),
         (["jobs", "describe"], "state: RUNNING", ["how far the job is", "gs://silent-bucket"]),
