@@ -18,7 +18,8 @@ Source: torch/distributed/elastic/multiprocessing, api.py and errors/__init__.py
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import Final
 
 from trainmaster.core.events import ProgramError, ReplicaExited
@@ -30,24 +31,62 @@ _FAILED_RANK: Final = re.compile(r"exitcode  : -?\d+ \(pid: (\d+)\)")
 _NO_OTHER_FAILURE: Final = "<NO_OTHER_FAILURES>"
 _COLLECTIVE: Final = "distributed_c10d.py"
 """File of PyTorch whose functions wait for other ranks."""
-_RANKS_OPTION: Final = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(.+))?")
-"""Option of torchrun, or of accelerate."""
+_TORCHRUN: Final = ("torchrun", "torch.distributed.run")
+_RANKS_OPTIONS: Final = {
+    "torchrun": re.compile(r"--nproc[-_]per[-_]node(?:=(.+))?"),
+    "accelerate": re.compile(r"--num[-_]processes(?:=(.+))?"),
+}
 _RANKS_VARIABLE: Final = "PET_NPROC_PER_NODE"
 """Read by torchrun. The agent sets it to the number of GPUs, or 1, if the job does not."""
+_VISIBLE_GPUS: Final = "CUDA_VISIBLE_DEVICES"
 
 
 def ranks_of(program: Program, group: TaskGroup) -> int | None:
-    """Return how many ranks a launcher starts on the machine; None if that is not known."""
+    """Return how many ranks the command starts on the machine.
+
+    None: that is not known, because the command is no launcher (a shell or a script may start one),
+    or the launcher reads the number elsewhere, as accelerate does from its configuration.
+    """
+    launcher, options = _launch((program.python_module, *program.args))
+    if launcher is None:
+        return None
+    variables = {variable.name: variable.value for variable in program.environment}
     gpus = group.accelerator.count if group.accelerator else 0
-    value = _option(program.args)
-    for variable in program.environment:
-        if value is None and variable.name == _RANKS_VARIABLE:
-            value = variable.value
-    if value is None:
-        return max(gpus, 1)
-    if value in ("gpu", "auto") and gpus:
+    value = _value_of(_RANKS_OPTIONS[launcher], options)
+    if value is None and launcher == "torchrun":
+        value = variables.get(_RANKS_VARIABLE, str(max(gpus, 1)))
+    if value in ("gpu", "auto") and gpus and _VISIBLE_GPUS not in variables:
         return gpus
-    return int(value) if value.isdecimal() else None
+    return int(value) if value is not None and value.isdecimal() else None
+
+
+def _launch(command: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """Return the launcher that these words call, and its own options; None: they call none.
+
+    The options of the program behind them may have the same names.
+    """
+    for index, word in enumerate(command):
+        name = word.rpartition("/")[2]
+        rest = command[index + 1 :]
+        if name in _TORCHRUN:
+            return "torchrun", list(takewhile(_is_before_program, rest))
+        if name == "accelerate" and rest[:1] == ("launch",):
+            return "accelerate", list(takewhile(_is_before_program, rest))
+        if name.endswith(".py"):
+            break  # what follows are the arguments of a program
+    return None, ()
+
+
+def _is_before_program(word: str) -> bool:
+    return word not in ("-m", "--module") and not word.endswith(".py")
+
+
+def _value_of(option: re.Pattern[str], words: Sequence[str]) -> str | None:
+    """Return the value of an option; None: it is not given."""
+    for word, following in pairwise((*words, "")):
+        if found := option.fullmatch(word):
+            return found[1] or following
+    return None
 
 
 def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
@@ -71,14 +110,6 @@ def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
     may_hang = bool(ended) and reports_silent_peer(event)
     left = (ranks or 0) - len(failed | ended)
     return f"{left} of the {ranks} ranks" if failed and left > 0 and not may_hang else ""
-
-
-def _option(arguments: tuple[str, ...]) -> str | None:
-    """Return the value of the option that names the number of ranks; None: it is not given."""
-    for argument, following in pairwise((*arguments, "")):
-        if found := _RANKS_OPTION.fullmatch(argument):
-            return found[1] or following
-    return None
 
 
 def _is_of_collective(error: ProgramError) -> bool:

@@ -149,6 +149,14 @@ def test_ranks_that_the_report_does_not_name_had_exited_0(
         (("torchrun", "--nproc-per-node", "gpu", "train.py"), None, 2, 2),
         (("torchrun", "--nproc-per-node=auto", "train.py"), None, 0, None),
         (("torchrun", "--nproc-per-node"), None, 0, None),
+        (("torchrun", "train.py", "--nproc-per-node=16"), None, 2, 2),
+        (("torchrun", "-m", "train", "--nproc-per-node=16"), None, 2, 2),
+        (("python3", "-m", "torch.distributed.run", "--nproc-per-node=4", "a.py"), None, 0, 4),
+        (("python", "train.py", "torchrun", "--nproc-per-node=4"), None, 2, None),
+        (("accelerate", "launch", "--config_file", "two.yaml", "train.py"), None, 8, None),
+        (("accelerate", "launch", "train.py", "--num_processes", "16"), None, 8, None),
+        (("bash", "-c", "torchrun --nproc-per-node=4 train.py"), None, 8, None),
+        (("./run.sh",), "4", 8, None),
     ],
 )
 def test_number_of_ranks_is_that_of_the_command_or_of_the_gpus(
@@ -159,6 +167,15 @@ def test_number_of_ranks_is_that_of_the_command_or_of_the_gpus(
     accelerator = Accelerator("nvidia-l4", gpus) if gpus else None
     group = TaskGroup(TaskType.CHIEF, 1, "g2-standard-4", accelerator)
     assert ranks_of(program, group) == ranks
+
+
+@pytest.mark.parametrize("count", ["gpu", "auto"])
+def test_number_of_ranks_is_not_known_if_the_job_hides_gpus(count: str) -> None:
+    args = ("torchrun", f"--nproc-per-node={count}", "train.py")
+    environment = (Variable("CUDA_VISIBLE_DEVICES", "0,1"),)
+    program = Program((), "trainmaster_folder", args, None, environment=environment)
+    group = TaskGroup(TaskType.CHIEF, 1, "g2-standard-96", Accelerator("nvidia-l4", 8))
+    assert ranks_of(program, group) is None
 
 
 def second(event: ReplicaExited, workers: int, *args: str) -> tuple[str, str]:
