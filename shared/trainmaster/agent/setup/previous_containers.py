@@ -12,12 +12,12 @@ a local VM is that of the developer's machine: only containers of this VM are re
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainmaster.agent.program.container_engine import CONTAINER, ContainerEngine, EngineError
+from trainmaster.agent.setup.first_record import is_list_of_names, read_record, write_record
 from trainmaster.agent.workspace import Workspace
 
 FIRST_OBJECTS = "first-containers.json"
@@ -42,7 +42,7 @@ def remember_first_objects(workspace: Workspace, engines: Sequence[ContainerEngi
         except EngineError as error:
             found[engine.name] = None
             workspace.log(f"{engine.name} does not answer: {error}")
-    file.write_text(json.dumps(found), encoding="utf-8")
+    write_record(file, found)
 
 
 def remove_left_objects(
@@ -89,12 +89,15 @@ def _new(
 
 def _read_first_objects(workspace: Workspace) -> Mapping[str, Any] | None:
     """Return what `remember_first_objects` has stored; None: nothing is known."""
-    try:
-        text = (workspace.work / FIRST_OBJECTS).read_text(encoding="utf-8")
-        stored: Mapping[str, Any] = json.loads(text)
-    except (OSError, ValueError):
-        return None
-    return stored
+    stored = read_record(workspace.work / FIRST_OBJECTS)
+    return stored if stored is not None and all(map(_is_whole, stored.values())) else None
+
+
+def _is_whole(objects: object) -> bool:
+    """Whether these may be an engine's names by kind, or null."""
+    if objects is None:
+        return True
+    return isinstance(objects, dict) and all(map(is_list_of_names, objects.values()))
 
 
 def _has_shims(processes: Path) -> bool:

@@ -24,7 +24,6 @@ Cleaning may be repeated. What is left after it is a fault of the machine, and t
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -40,6 +39,7 @@ from trainmaster.agent.program.machine_processes import (
 )
 from trainmaster.agent.program.process_table import kill_all
 from trainmaster.agent.setup import machine_state
+from trainmaster.agent.setup.first_record import is_list_of_names, read_record, write_record
 from trainmaster.agent.setup.previous_containers import FIRST_OBJECTS
 from trainmaster.agent.workspace import Workspace
 
@@ -104,9 +104,7 @@ def remember_first_files(workspace: Workspace) -> None:
             for folder in _shared_folders(workspace.environ)
             if folder.is_dir()
         }
-        whole = file.with_suffix(".new")
-        whole.write_text(json.dumps({**names, **_state(workspace.environ)}), encoding="utf-8")
-        whole.replace(file)
+        write_record(file, {**names, **_state(workspace.environ)})
 
 
 def _state(environ: Mapping[str, str]) -> dict[str, list[str]]:
@@ -181,14 +179,10 @@ def clean(
 
 def _read_first_files(workspace: Workspace) -> dict[str, list[str]] | None:
     """Return what `remember_first_files` has stored; None: it is not known."""
-    try:
-        stored = json.loads((workspace.work / FIRST_FILES).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    stored = read_record(workspace.work / FIRST_FILES)
+    if stored is None or not all(map(is_list_of_names, stored.values())):
         return None
-    is_whole = isinstance(stored, dict) and all(
-        isinstance(names, list) for names in stored.values()
-    )
-    return stored if is_whole else None
+    return stored
 
 
 def _new(key: str, first: Mapping[str, list[str]], environ: Mapping[str, str]) -> list[str]:

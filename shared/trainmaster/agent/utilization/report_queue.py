@@ -64,7 +64,7 @@ class ReportQueue:
                 self._refusals = 0
             self._remove_oldest()
         while len(self._bodies) > REPORTS_MAX:
-            self._dropped += not self._counted
+            self._note_oldest_as_dropped()
             self._remove_oldest()
         if self.is_refused:
             self.count_missing()
@@ -81,6 +81,11 @@ class ReportQueue:
             more = "; no more are sent" if self.is_refused else ""
             self._log_missing(missing, f"{which}: {missing}, because of {self._problem}{more}.")
 
+    def _note_oldest_as_dropped(self) -> None:
+        """Count the oldest report among those that are given up, unless it was counted before."""
+        if not self._counted:
+            self._dropped += 1
+
     def _remove_oldest(self) -> None:
         self._bodies.popleft()
         self._counted = max(self._counted - 1, 0)
@@ -92,7 +97,7 @@ class ReportQueue:
             self._refusals = 0
         else:
             self._refusals += 1
-            self._dropped += not self._counted
+            self._note_oldest_as_dropped()
         if not self._has_logged_reason:
             self._has_logged_reason = True
             what = "series of this machine" if is_partial else "this machine's resource metrics"

@@ -38,6 +38,7 @@ _RANKS_OPTIONS: Final = {
 }
 _RANKS_VARIABLE: Final = "PET_NPROC_PER_NODE"
 """Read by torchrun. The agent sets it to the number of GPUs, or 1, if the job does not."""
+_OTHER_PROGRAM: Final = frozenset(("--no-python", "--no_python"))
 _VISIBLE_GPUS: Final = "CUDA_VISIBLE_DEVICES"
 
 
@@ -63,8 +64,11 @@ def ranks_of(program: Program, group: TaskGroup) -> int | None:
 def _launch(command: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """Return the launcher that these words call, and its own options; None: they call none.
 
-    The options of the program behind them may have the same names.
+    The options of the program behind them may have the same names, so it is the end of the search.
+    A program that is not Python's, behind `--no-python`, cannot be told from a value.
     """
+    if not _OTHER_PROGRAM.isdisjoint(command):
+        return None, ()
     for index, word in enumerate(command):
         name = word.rpartition("/")[2]
         rest = command[index + 1 :]

@@ -134,6 +134,30 @@ def test_only_containers_are_removed_if_it_is_not_known_what_the_image_has(
     assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
 
 
+@pytest.mark.parametrize(
+    "record", ["", '{"docker": {"vol', "[]", '{"docker": []}', '{"docker": {"volume": 1}}']
+)
+def test_damaged_record_says_nothing_of_what_the_image_has(
+    workspace: Workspace, docker: StandIn, record: str
+) -> None:
+    (workspace.work / FIRST_OBJECTS).write_text(record)
+    leave_all(docker)
+    assert remove_left_objects(workspace, [docker.engine]) == (1, [])
+    assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
+
+
+def test_record_is_whole_or_missing(
+    workspace: Workspace, docker: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="no space"):
+        remember_first_objects(workspace, [docker.engine])
+    assert not (workspace.work / FIRST_OBJECTS).exists()
+
+
 def test_what_stays_is_a_finding(
     workspace: Workspace, docker: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

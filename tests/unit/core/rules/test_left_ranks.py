@@ -157,6 +157,8 @@ def test_ranks_that_the_report_does_not_name_had_exited_0(
         (("accelerate", "launch", "train.py", "--num_processes", "16"), None, 8, None),
         (("bash", "-c", "torchrun --nproc-per-node=4 train.py"), None, 8, None),
         (("./run.sh",), "4", 8, None),
+        (("torchrun", "--no-python", "./run.sh", "--nproc-per-node=16"), None, 8, None),
+        (("accelerate", "launch", "--no_python", "./run.sh"), None, 8, None),
     ],
 )
 def test_number_of_ranks_is_that_of_the_command_or_of_the_gpus(

@@ -1,0 +1,32 @@
+"""Files that say what a VM had before its first job, for the comparison when another job takes it.
+
+A record is written once, before the first program, and stays with the VM. A program is root and may
+damage it: then nothing is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_record(file: Path, record: Mapping[str, Any]) -> None:
+    """Write the record whole or not at all."""
+    whole = file.with_suffix(".new")
+    whole.write_text(json.dumps(record), encoding="utf-8")
+    whole.replace(file)
+
+
+def read_record(file: Path) -> dict[str, Any] | None:
+    """Return the record; None: there is none, or it is no JSON object."""
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return stored if isinstance(stored, dict) else None
+
+
+def is_list_of_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
