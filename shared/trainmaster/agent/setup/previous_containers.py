@@ -6,7 +6,7 @@
 
 `main.py` calls `remember_first_objects` for the first job of a VM that several jobs may use, one
 after the other, and `remove_left_objects` when the agent of a later job starts there. What the
-VM's image has of its own stays, and so do container images and the caches of builds. Without a whole
+VM's image has of its own stays, and so do container images and the caches of builds. Without a
 record of it, nobody knows whose a volume or a network is: it stays, and the VM is replaced. The
 engine of a local VM is that of the developer's machine: only containers of this VM are removed
 there.

@@ -199,9 +199,7 @@ def test_engine_that_the_last_job_has_stopped_is_a_finding(
     assert remove_left_objects(workspace, [docker.engine], tmp_path / "proc") == (0, [SILENT])
 
 
-@pytest.mark.parametrize(
-    ("process", "findings"), [("containerd-shim", [MAY_RUN]), ("bash", [])]
-)
+@pytest.mark.parametrize(("process", "findings"), [("containerd-shim", [MAY_RUN]), ("bash", [])])
 def test_engine_that_has_never_answered_is_a_finding_if_containers_may_run(
     workspace: Workspace, docker: StandIn, tmp_path: Path, process: str, findings: list[str]
 ) -> None:
