@@ -397,6 +397,39 @@ def test_loss_after_the_end_keeps_the_others(fields: dict[str, object]) -> None:
     assert span.replica_id == WORKERS[0], "nobody pays for it any more"
 
 
+@pytest.mark.parametrize(
+    ("cause", "tail", "words"),
+    [
+        ("unfit", "a GPU has errors\n", "failed the preflight (a GPU has errors)"),
+        ("setup", "the disk is full", "could not be set up (the disk is full)"),
+        ("vm_stopping", "step 17", "was shutting down"),
+    ],
+)
+@LOSSES
+def test_fault_that_is_reported_after_the_end_keeps_the_others(
+    fields: dict[str, object], cause: str, tail: str, words: str
+) -> None:
+    """After such an exit, a job that runs gets another VM."""
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    succeed(world)
+    world.send("replica-exit", WORKERS[0], cause=cause, exit_status=1, tail=tail)
+    deliver(world)
+    check_not_kept(world, lost)
+    left = len(machine_set(world).vms)
+    expected = f"The kept machine of worker 0 {words}. Still kept: {left}."
+    assert expected in {entry.decision.text for entry in world.ledger}
+
+
+@pytest.mark.parametrize("cause", ["process", "install", "vm_restarted", "saved"])
+def test_end_of_a_program_that_is_reported_after_the_end_keeps_all(cause: str) -> None:
+    world = running_job(SERVERS)
+    succeed(world)
+    world.send("replica-exit", WORKERS[0], cause=cause, exit_status=1)
+    deliver(world)
+    assert len(machine_set(world).vms) == len(world.job.plan.replica_ids)
+
+
 def test_machine_that_stops_while_kept_is_kept_no_longer(first: World) -> None:
     """Nothing but a listing shows it; its program has ended, so no replica has lost it."""
     lost = first.vm(WORKERS[0])

@@ -104,6 +104,17 @@ def maintenance(scene: Scene) -> None:
     report(scene, WORKER, "maintenance", cause="maintenance")
 
 
+def unfit_worker(scene: Scene) -> None:
+    """The preflight before another start of the program has found a fault of the machine."""
+    scene.lost.add(scene.vms[WORKER].instance_id)
+    report(scene, WORKER, "replica-exit", cause="unfit", exit_status=1, tail="a GPU has errors")
+
+
+def failed_setup_of_worker(scene: Scene) -> None:
+    scene.lost.add(scene.vms[WORKER].instance_id)
+    report(scene, WORKER, "replica-exit", cause="setup", exit_status=1, tail="the disk is full")
+
+
 def vanished_vm(scene: Scene) -> None:
     """Only a listing shows the loss."""
     vm = scene.vms[WORKER]
@@ -164,6 +175,8 @@ EVENTS: Final[tuple[Event, ...]] = (
     failure_of_worker,
     ready_worker,
     maintenance,
+    unfit_worker,
+    failed_setup_of_worker,
     vanished_vm,
     provision,
     sweep,
