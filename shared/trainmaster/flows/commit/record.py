@@ -83,7 +83,7 @@ class Deps:
     A command on a user's machine does not know whether its installation publishes any.
     """
     job_log: JobLog | None = None
-    """Where the service's lines are written; None: nowhere."""
+    """Where Trainmaster's own lines of a job's log are written; None: nowhere."""
     advisor: Advisor | None = None
     """None: searches for capacity know only what requests have found."""
     limits: Limits = field(default_factory=dict)
