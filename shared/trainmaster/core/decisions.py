@@ -41,7 +41,6 @@ class Reason(StrEnum):
     JOB_ENDED = "job_ended"
     JOB_ID_TAKEN = "job_id_taken"
     OUTDATED = "outdated"
-    OTHER_VM = "other_vm"
     UNKNOWN_INCARNATION = "unknown_incarnation"
     NOTHING_TO_DO = "nothing_to_do"
     NOT_YET = "not_yet"
@@ -130,7 +129,6 @@ class Decision:
         return self.reason in (
             Reason.NOT_YET,
             Reason.UNKNOWN_INCARNATION,
-            Reason.OTHER_VM,
             Reason.ROUND_ENDED,
         )
 

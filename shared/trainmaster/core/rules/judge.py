@@ -240,7 +240,8 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
         return _other_subject(Reason.OUTDATED, "VM", is_older=is_older)
     if _is_other_vm(state, replica, event):
         return stale(
-            Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on."
+            Reason.UNKNOWN_INCARNATION,
+            "The event is about another VM than the one that this replica runs on.",
         )
     if isinstance(event, VmLost):
         return None

@@ -30,7 +30,7 @@ from trainmaster.core.model.money import ZERO
 from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
-from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
+from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, SAVE_MAX
 
 
 def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decision:
@@ -125,7 +125,7 @@ def _last_save(job: Job, now: datetime) -> SaveRequest | None:
         for replica_id in plan.replica_ids
         if replica_id == plan.primary or not (saves_together and is_member(plan, replica_id))
     )
-    if saving is not None and now - saving.at < LAST_SAVE_MIN:
+    if saving is not None and now - saving.at < timedelta(seconds=COST_SAVE_S):
         # The programs are saving already, for another reason: only the others are asked.
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)
