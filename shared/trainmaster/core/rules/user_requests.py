@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from trainmaster.core.actions import CancelJob, DeleteJob, NoteCost, SaveRound, SetLabels
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     CancelRequested,
     CostChecked,
@@ -43,7 +43,7 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
     """Cancel the job if the deadline has really passed at `now`: an event may be early."""
     job = state.job
     if event.deadline is not passed_deadline(job, now):
-        return not_yet("The deadline has not passed.")
+        return provisional("The deadline has not passed.")
     match event.deadline:
         case Deadline.RUNNING:
             limit_s = job.plan.limits.max_running_s

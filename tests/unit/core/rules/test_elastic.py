@@ -24,7 +24,6 @@ from tests.support.jobs import (
     lost,
 )
 from trainmaster.core.actions import BeginRound, ContinueProvisioning
-from trainmaster.core.decisions import Reason
 from trainmaster.core.events import (
     AllReady,
     CapacityErrorKind,
@@ -125,9 +124,9 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
     ("missing", "named", "expected"),
     [
         ((WORKER_1,), (WORKER_1,), "0 begin_round round_begins"),
-        ((WORKER_1,), (), "1 ignore not_yet"),
-        ((WORKER_0, WORKER_1), (WORKER_0, WORKER_1), "1 ignore not_yet"),
-        ((CHIEF,), (CHIEF,), "1 ignore not_yet"),
+        ((WORKER_1,), (), "1 ignore provisional"),
+        ((WORKER_0, WORKER_1), (WORKER_0, WORKER_1), "1 ignore provisional"),
+        ((CHIEF,), (CHIEF,), "1 ignore provisional"),
         ((), (WORKER_1,), "0 begin_round round_begins"),
     ],
     ids=["one", "not named", "too few are left", "the primary", "it has come"],
@@ -150,7 +149,7 @@ def test_member_with_a_vm_is_never_left_out() -> None:
     decision = judge(
         replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW
     )
-    assert decision.reason is Reason.NOT_YET
+    assert decision.is_provisional
 
 
 def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:

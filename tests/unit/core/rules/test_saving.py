@@ -138,9 +138,9 @@ def test_peers_that_did_not_answer_are_directed_to_save_and_no_other() -> None:
             "nothing_to_do",
             id="the job does not save together",
         ),
-        pytest.param(running(2, is_held=True), noticed(WORKER_1, 2), "round_ended", id="held"),
-        pytest.param(running(2), noticed(WORKER_1, 1), "round_ended", id="of an older round"),
-        pytest.param(running(2), noticed(WORKER_1, 3), "unknown_incarnation", id="of no round"),
+        pytest.param(running(2, is_held=True), noticed(WORKER_1, 2), "provisional", id="held"),
+        pytest.param(running(2), noticed(WORKER_1, 1), "provisional", id="of an older round"),
+        pytest.param(running(2), noticed(WORKER_1, 3), "provisional", id="of no round"),
         pytest.param(
             running(saving=asked()),
             noticed(WORKER_1),
