@@ -78,7 +78,7 @@ def submit(world: World, plan: Plan) -> None:
 def spot_plan(
     workers: int = 2, losses_max: int | None = None, exit_policy: ExitPolicy | None = None
 ) -> Plan:
-    plan = a_plan(workers, exit_policy=exit_policy or ExitPolicy())
+    plan = a_plan(workers=workers, exit_policy=exit_policy or ExitPolicy())
     chief, group = plan.groups
     return replace(plan, groups=(chief, replace(group, purchase=Purchase(Spot(losses_max)))))
 

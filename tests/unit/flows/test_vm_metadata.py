@@ -58,7 +58,7 @@ def size(metadata: Mapping[str, str]) -> int:
 def test_metadata_of_a_vm_is_below_16_kib_whatever_the_number_of_replicas(
     replicas: int, dialect: Dialect
 ) -> None:
-    job = a_job(job_id="j" * 128, plan=a_plan(replicas - 1, dialect=dialect))
+    job = a_job(job_id="j" * 128, plan=a_plan(workers=replicas - 1, dialect=dialect))
     metadata = metadata_of(job, job.plan.groups[-1].task_type)
     print(replicas, size(metadata), {key: len(value) for key, value in metadata.items()})
     assert size(metadata) < SMALL_BYTES
@@ -132,10 +132,10 @@ def job_of_slices() -> Job:
 @pytest.mark.parametrize(
     "job",
     [
-        a_job(plan=a_plan(999)),
-        a_job(plan=a_plan(0)),
-        a_job(plan=a_plan(2)),
-        a_job(plan=a_plan(150, dialect=Dialect.VERTEX)),
+        a_job(plan=a_plan(workers=999)),
+        a_job(plan=a_plan(workers=0)),
+        a_job(plan=a_plan(workers=2)),
+        a_job(plan=a_plan(workers=150, dialect=Dialect.VERTEX)),
         job_of_slices(),
     ],
     ids=["1000 replicas", "alone", "three", "Vertex AI", "slices"],

@@ -216,7 +216,9 @@ def test_second_crash_of_a_gang_at_the_same_place_ends_the_job(
     state = held()
     begun = apply(state, evolve(state, judge_held(state, event), at(100)))
     subject = replace(event.subject, incarnation=2)
-    decision = judge_held(held(3, bug=begun.job.round.bug), replace(event, subject=subject))
+    decision = judge_held(
+        held(round_number=3, bug=begun.job.round.bug), replace(event, subject=subject)
+    )
     assert summarize(decision) == what
 
 

@@ -192,7 +192,7 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
         row = begun.job.round.failing
         assert row is not None
         assert row.failures == number - 1
-        state = held(number + 1, failing=row, quick_failures=row.failures)
+        state = held(round_number=number + 1, failing=row, quick_failures=row.failures)
     shown = row_of(state)
     assert shown is not None
     assert shown.failures_left is None, "each member has a budget of its own"
@@ -294,7 +294,7 @@ def second_hang(
     job = alone.a_job(plan=a_plan(exit_policy=policy or ExitPolicy()))
     state = held(job=job)
     begun = apply(state, evolve(state, judge_held(state, *a_hang(first)), at(100)))
-    again = held(3, job=job, bug=begun.job.round.bug)
+    again = held(round_number=3, job=job, bug=begun.job.round.bug)
     return judge_held(again, *a_hang(second, incarnation=2))
 
 
