@@ -121,26 +121,32 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
 @pytest.mark.parametrize(
     ("state", "ends"),
     [
-        (held(HUNG, round_number=2), (silence(CHIEF),)),
-        (held(HUNG, round_number=2), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
-        (held(HUNG, round_number=2), (exited(WORKER_0, signal=6), silence(CHIEF))),
-        (
+        pytest.param(held(HUNG, round_number=2), (silence(CHIEF),), id="two others"),
+        pytest.param(
+            held(HUNG, round_number=2),
+            (silence(CHIEF), silence(WORKER_0), silence(WORKER_1)),
+            id="no other",
+        ),
+        pytest.param(
+            held(HUNG, round_number=2),
+            (exited(WORKER_0, signal=6), silence(CHIEF)),
+            id="an abort without words",
+        ),
+        pytest.param(
             held(HUNG, round_number=2),
             tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0)),
+            id="a closed connection",
         ),
-        (
+        pytest.param(
             held(replace(HUNG, round_reported=False), round_number=2),
             (silence(CHIEF), silence(WORKER_0)),
+            id="it had completed, or lost its VM before it reported",
         ),
-        (held(HUNG, round_number=2, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
-    ],
-    ids=[
-        "two others",
-        "no other",
-        "an abort without words",
-        "a closed connection",
-        "it had completed, or lost its VM before it reported",
-        "it took no part",
+        pytest.param(
+            held(HUNG, round_number=2, without=(WORKER_1,)),
+            (silence(CHIEF), silence(WORKER_0)),
+            id="it took no part",
+        ),
     ],
 )
 def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung(

@@ -41,25 +41,31 @@ from trainmaster.core.model.replica_id import ReplicaId
 @pytest.mark.parametrize(
     ("worker", "ends", "absent"),
     [
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(10)),
             (CHIEF, WORKER_0),
             "; worker 1 reported no failure",
+            id="hangs",
         ),
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(90)),
             (CHIEF, WORKER_0),
             "; worker 1 had exited 0",
+            id="completed",
         ),
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(10), left_peers=True),
             (CHIEF, WORKER_0),
             "; the ranks of worker 1 had exited 0",
+            id="left its peers",
         ),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
+        pytest.param(
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), "", id="two others"
+        ),
+        pytest.param(
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, "", id="no other"
+        ),
     ],
-    ids=["hangs", "completed", "left its peers", "two others", "no other"],
 )
 def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
     worker: Replica, ends: tuple[ReplicaId, ...], absent: str
@@ -86,26 +92,21 @@ SILENT: Final = ProgramError(*LATE_PEERS[0], STEP)
 @pytest.mark.parametrize(
     ("worker_0", "worker_1", "left"),
     [
-        (COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0"),
-        (
+        pytest.param(COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0", id="two completed"),
+        pytest.param(
             WAITS_FOR_PEERS,
             WAITS_FOR_PEERS,
             "; the ranks of worker 0, worker 1 had exited 0",
+            id="two launchers wait",
         ),
-        (
+        pytest.param(
             COMPLETED,
             WAITS_FOR_PEERS,
             "; worker 0 had exited 0; the ranks of worker 1 had exited 0",
+            id="one of each",
         ),
-        (STOPPED, COMPLETED, "; worker 1 had exited 0"),
-        (STOPPED, STOPPED, ""),
-    ],
-    ids=[
-        "two completed",
-        "two launchers wait",
-        "one of each",
-        "one was stopped",
-        "none has left",
+        pytest.param(STOPPED, COMPLETED, "; worker 1 had exited 0", id="one was stopped"),
+        pytest.param(STOPPED, STOPPED, "", id="none has left"),
     ],
 )
 def test_verdict_names_all_members_that_had_left_the_others(

@@ -396,17 +396,22 @@ def test_vm_that_cannot_be_set_up_again_tells_how_the_round_ended_on_it(
 @pytest.mark.parametrize(
     ("event", "replica"),
     [
-        (replace(GIVEN_UP, ended=REBOOT), a_replica(WORKER_0, incarnation=2, ordered_at=at(10))),
-        (
+        pytest.param(
+            replace(GIVEN_UP, ended=REBOOT),
+            a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
+            id="told before",
+        ),
+        pytest.param(
             replace(GIVEN_UP, ended=replace(REBOOT, subject=replace(REBOOT.subject, attempt=0))),
             a_replica(WORKER_0, ordered_at=at(10)),
+            id="of another attempt",
         ),
-        (
+        pytest.param(
             replace(GIVEN_UP, cause=ExitCause.UNFIT, ended=exited(WORKER_0, 1, error=BUG)),
             a_replica(WORKER_0, ordered_at=at(10)),
+            id="its machine has a fault",
         ),
     ],
-    ids=["told before", "of another attempt", "its machine has a fault"],
 )
 def test_end_before_counts_only_for_its_round_and_not_on_a_faulty_machine(
     event: ReplicaExited, replica: Replica
