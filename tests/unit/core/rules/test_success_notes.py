@@ -13,13 +13,14 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, a_replica, a_state, at, exited
 from trainmaster.core.actions import SucceedJob
-from trainmaster.core.events import ReplicaExited
+from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.rules.judge import judge
 
 NOW = at(400)
+LOST = ProgramError("KeyError", "'rows'", "threading.py:9 in run", "train.py:7 in load")
 EARLY = LastProgress(share=0.25, epoch=2, epochs=8)
 
 
@@ -57,10 +58,14 @@ def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
             replace(success(), left_nothing=True),
             "nothing was written to its jobDir gs://bucket/digits",
         ),
+        (
+            replace(success(), error=LOST),
+            "its output ends with KeyError: 'rows' (train.py:7 in load)",
+        ),
         (success(ran_s=0.6), "ran for 1 s"),
         (success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing"),
     ],
-    ids=["early epoch", "early step", "NaN", "no output", "a second", "silent"],
+    ids=["early epoch", "early step", "NaN", "no output", "error", "a second", "silent"],
 )
 def test_suspicious_success_has_a_note(event: ReplicaExited, expected: str) -> None:
     assert notes(event) == (expected,)
