@@ -38,7 +38,8 @@ STARTS_MAX = 64
 once.
 """
 BARE_LINES = 5
-"""An error without a traceback, with its file, is in so many lines at the end of the output."""
+"""Lines at the end of the output in which an error without a traceback, with its file, is searched.
+"""
 
 _GROUP = "+ Exception Group "
 """Before the first line of an exception group's traceback. Its other lines begin with "| "."""

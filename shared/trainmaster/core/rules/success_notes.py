@@ -18,7 +18,7 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.messages import member_names, short_cause
 
 COMPLETE_SHARE: Final = 0.9
-"""Share from which the work counts as done: programs print every so many steps, not each one."""
+"""Share from which the work counts as done: many programs do not print every step."""
 START_S: Final = 2.0
 """Seconds in which no training even starts."""
 SILENT_S: Final = 60.0
