@@ -13,13 +13,14 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, a_replica, a_state, at, exited
 from trainmaster.core.actions import SucceedJob
-from trainmaster.core.events import ReplicaExited
+from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.rules.judge import judge
 
 NOW = at(400)
+LOST = ProgramError("KeyError", "'rows'", "threading.py:9 in run", "train.py:7 in load")
 EARLY = LastProgress(share=0.25, epoch=2, epochs=8)
 
 
@@ -61,6 +62,11 @@ def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
             replace(success(), left_nothing=True),
             "nothing was written to its jobDir gs://bucket/digits",
             id="no output",
+        ),
+        pytest.param(
+            replace(success(), error=LOST),
+            "its output ends with KeyError: 'rows' (train.py:7 in load)",
+            id="error",
         ),
         pytest.param(success(ran_s=0.6), "ran for 1 s", id="a second"),
         pytest.param(success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing", id="silent"),
