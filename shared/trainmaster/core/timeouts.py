@@ -231,7 +231,7 @@ The quota of these calls is not documented.
 """
 
 ADVICE_REFUSED: Final = timedelta(hours=1)
-"""How long no advice is asked for after Google has refused it: the project is not enrolled, or
+"""Time without a request for advice after Google has refused one: the project is not enrolled, or
 lacks the permission.
 """
 

@@ -43,9 +43,9 @@ MINUTE_S: Final = 60.0
 WAIT_MAX: Final = timedelta(minutes=15)
 """How long a message waits for the quota.
 
-A publisher cannot be told from others, so that no quota can be fair: a flood delays the jobs of
-others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it becomes
-a dead letter.
+The message does not identify its publisher, so that no quota can be fair: a flood delays the jobs
+of others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it
+becomes a dead letter.
 """
 PROBLEMS_KEPT: Final = 100
 PROBLEM_CHARS_KEPT: Final = 2000

@@ -8,7 +8,7 @@ from trainmaster.ports.store import States
 
 
 def machine_set_of(job: Job, store: States) -> MachineSet | None:
-    """Return the job's machine set. None: nobody has kept its machines. No read without
+    """Return the job's machine set. None: its machines have never been kept. No read without
     `keepMachines`.
     """
     loaded = store.load(job.job_id) if job.machines else None

@@ -24,7 +24,8 @@ from typing import Final, TypeVar
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 
 FILE_BYTES_MAX: Final = 256 << 10
-"""A larger file is not judged: nobody wrote it by hand. Its tree may need 450 times as much memory.
+"""A larger file is not judged: it was not written by hand. Its tree may need 450 times as much
+memory.
 """
 PROGRAM_BYTES_MAX: Final = 16 << 20
 """Most bytes of a program that are parsed. One MiB takes about a second, and five at worst."""

@@ -267,7 +267,7 @@ class MachinesReleased(JobEventBase):
     cause: ReleaseCause
     at: datetime
     by: str = ""
-    """Who released them: a user, or the job that needs what they use; empty: nobody."""
+    """The user who released them, or the job that needs what they use; empty: neither did."""
     kind: Literal["machines_released"] = "machines_released"
 
     @property

@@ -162,8 +162,8 @@ class ReplicaExited(_ReplicaEvent):
     none, or the agent is of a release that does not report it.
     """
     progress: LastProgress | None = None
-    """Of the primary: how far its program was; None: it did not say, or the agent does not report
-    it.
+    """How far the program was, for the primary; None: the program did not report it, or the agent
+    does not report it.
     """
     left_nothing: bool = False
     """Whether the primary's program exited 0 with nothing below the job's `jobDir`."""

@@ -150,8 +150,7 @@ class Job:
     error_message: str | None = None
     """Why it ended, unless it SUCCEEDED."""
     notes: tuple[str, ...] = ()
-    """Of a job that SUCCEEDED: what makes the success look like none, each note without a full
-    stop.
+    """Reasons to doubt the success of a job that SUCCEEDED, each note without a full stop.
     """
     last_progress: LastProgress | None = None
     """Of a job that SUCCEEDED: how far the program of its primary was at its end, by its own

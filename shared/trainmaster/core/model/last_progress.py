@@ -15,7 +15,7 @@ class LastMetric:
 
 @dataclass(frozen=True, slots=True)
 class LastProgress:
-    """What the agent of the primary knew after the program's exit.
+    """The progress that the agent of the primary knew after the program's exit.
 
     The program chose these values, so they are shown, and no state depends on them. None: unknown.
     """

@@ -117,7 +117,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """As whom the VMs of a job work, and what they can reach."""
+    """The account that the VMs of a job use, and the resources that they can reach."""
 
     service_account: str | None = None
     """E-mail address of the service account of the VMs; None: the installation's default."""

@@ -138,7 +138,7 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 
 
 def _when_requested(replica: Replica) -> str:
-    """Return when the next VM of a replica is requested that waits alone for it."""
+    """Return when the next VM of a replica that waits alone for it is requested."""
     if not replica.awaits_vm or replica.next_at is None:
         return ""
     return f", which is requested at {replica.next_at:%H:%M:%S}, or within a minute after"

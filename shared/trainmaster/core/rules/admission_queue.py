@@ -51,7 +51,8 @@ RESOURCES: Final = (
     *GPU_TYPES,
     *(generation.prefix for generation in GENERATIONS.values()),
 )
-"""What a limit can be on: a type of accelerator that is not known here cannot be requested either.
+"""Resources that a limit can name. A type of accelerator that is not known here cannot be requested
+either.
 """
 HOUR_S: Final = 3600
 TEAM: Final = "team"
@@ -85,7 +86,7 @@ class Wait:
 class AdmissionQueue:
     """The jobs that an admission pass could not admit.
 
-    It is stored, so that nobody else reads all jobs for it.
+    It is stored, so that no other request has to read all jobs for it.
     """
 
     read_at: datetime = NEVER

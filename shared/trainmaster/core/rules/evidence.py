@@ -61,7 +61,7 @@ _OF_MACHINE: Final = (
 
 
 class Rank(IntEnum):
-    """What an end shows about its cause. The ranks are stored."""
+    """The kind of cause that an end shows. The ranks are stored."""
 
     MACHINE = 0
     OWN = 1
@@ -194,7 +194,7 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 
 def _end_of_round_before(state: State, event: Event) -> End | None:
     """Return how the round before the held one ended on a VM that cannot be set up for the held
-    one; None: it has reported that before, or does not tell.
+    one; None: it has reported that before, or does not report it.
     """
     job = state.job
     if not isinstance(event, ReplicaExited) or not job.round.is_held:

@@ -65,7 +65,7 @@ class Case:
 
     @property
     def record(self) -> Round | Replica:
-        """What counts the failures: the round for all members, or the replica."""
+        """The record that counts the failures: the round for all members, or the replica."""
         return self.job.round if self.is_verdict else self.replica
 
     @property
@@ -156,7 +156,9 @@ class Case:
 
     @property
     def bug(self) -> str | None:
-        """What a repetition of this exit would have in common with it; None: it proves no bug."""
+        """The text that a repetition of this exit would have in common with it; None: a repetition
+        would prove no bug.
+        """
         if self.is_stall:
             return hang_signature(self.ends or (self.event,))
         had_left = bool(self.ranks_that_left) or (
@@ -187,7 +189,7 @@ class Case:
 
     @property
     def place(self) -> Place:
-        """What there is around the program that exited."""
+        """The surroundings of the program that exited."""
         plan = self.job.placed.plan
         group = plan.group(self.event.subject.replica_id.task_type)
         has_accelerators = group.accelerator is not None or group.tpu is not None

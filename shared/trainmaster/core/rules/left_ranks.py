@@ -37,7 +37,9 @@ _RANKS_OPTIONS: Final = {
     "accelerate": re.compile(r"--num[-_]processes(?:=(.+))?"),
 }
 _RANKS_VARIABLE: Final = "PET_NPROC_PER_NODE"
-"""Read by torchrun. The agent sets it to the number of GPUs, or 1, if the job does not."""
+"""A variable that torchrun reads. The agent sets it to the number of GPUs, or 1, if the job does
+not.
+"""
 _OTHER_PROGRAM: Final = frozenset(("--no-python", "--no_python"))
 _VISIBLE_GPUS: Final = "CUDA_VISIBLE_DEVICES"
 

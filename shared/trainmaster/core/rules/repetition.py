@@ -27,8 +27,9 @@ _TIMES: Final = re.compile(
     r"|^[IWEF]\d{4}\b|\bpid[ =:]*\d+",
     re.IGNORECASE,
 )
-"""What differs between two starts of a program that does the same: addresses, dates, times of
-day, the month and day of glog, and process ids."""
+"""Text that differs between two starts of a program that does the same: addresses, dates, times of
+day, the month and day of glog, and process ids.
+"""
 _SAYS_FAILED: Final = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|abort(?:ed|ing)?|panic|exception|invalid|illegal"
     r"|cannot|can't|could not|couldn't|unable|missing|no such|not found|unknown|unrecognized"

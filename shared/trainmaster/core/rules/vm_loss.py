@@ -51,7 +51,7 @@ GIVEN_UP: Final = (
     Reason.SETUP_FAILED,
     Reason.VM_RESTARTED,
 )
-"""Reasons for which Trainmaster gives up a VM that nobody took away."""
+"""Reasons for which Trainmaster gives up a VM that still exists."""
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:

@@ -30,8 +30,8 @@ from trainmaster.core.model.task_group import TaskGroup
 def ended_set(state: State, ended: Job, now: datetime, *, keeps: bool) -> MachineSet | None:
     """Return the machine set after its holder has ended.
 
-    None: nobody but this job has ever held it, and nothing is kept. `state` holds the whole attempt
-    if `keeps`.
+    None: no other job has ever held it, and nothing is kept. `state` holds the whole attempt if
+    `keeps`.
     """
     held = ended.machines
     before = state.machine_set
@@ -86,7 +86,7 @@ def _kept_groups(groups: Sequence[TaskGroup], vms: Sequence[KeptVm]) -> tuple[Ta
 
 
 def released_set(machines: MachineSet, now: datetime) -> MachineSet:
-    """Return the set that nobody may take any more."""
+    """Return the set after its release: no job may take it any more."""
     return replace(
         machines,
         state=SetState.RELEASED,

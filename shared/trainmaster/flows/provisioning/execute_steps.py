@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Inserts:
-    """What a delivery knows about its inserts."""
+    """Facts about its inserts that a delivery keeps."""
 
     created: Counter[str] = field(default_factory=Counter)
     """Those that Compute Engine answered with "created", by request key."""
