@@ -150,10 +150,9 @@ class Sources:
     def check_syntax(
         self, entry: Entry | None, others: Iterable[str] = ()
     ) -> Iterator[ProgramFinding]:
-        """Yield the files with an error of syntax: of those that the entry may import, and of
-        `others`.
+        """Yield the syntax errors of the files that the entry may import, and of `others`.
 
-        Only one that the program imports whenever it runs must fail.
+        Only an error in a file that the program imports in every run is certain to end it.
         """
         certain = self.closure(entry, certain_only=True) if entry else frozenset()
         possible = self.closure(entry, certain_only=False) if entry else frozenset()
@@ -329,7 +328,8 @@ def _absolute_name(file: str, level: int, module: str, root: str) -> str:
 
     Names begin at the folder of the script, or else at the working directory.
     """
-    within = file.removeprefix(root) if root and "/" in file.removeprefix(root) else file
-    package = PurePosixPath(within).parent.parts
+    path_in_root = file.removeprefix(root)
+    is_in_package = "/" in path_in_root
+    package = PurePosixPath(path_in_root if is_in_package else file).parent.parts
     kept = package[: len(package) - (level - 1)]
     return ".".join([*kept, *([module] if module else [])])

@@ -51,7 +51,7 @@ class HeldMachines:
     set_id: str
     """The job's own id, until it takes kept machines."""
     tenure: int = 1
-    """Number of the time in which this job holds the set, from 1."""
+    """Number of this job, from 1, among the holders of the set."""
     key: str = field(default="", repr=False, compare=False)
     """Secret that is part of the audience of its agents' tokens, 16 bytes in hexadecimal digits.
 

@@ -79,6 +79,11 @@ class Endpoints:
     cloudfunctions: str = ""
     tpu: str = ""
 
+    @property
+    def is_local_stack(self) -> bool:
+        """Whether emulators stand for Google Cloud, as on a local stack."""
+        return bool(self.compute)
+
 
 GOOGLE: Final = Endpoints(*(f"https://{field.name}.googleapis.com" for field in fields(Endpoints)))
 
