@@ -132,14 +132,15 @@ and go must not keep the job from its work.
 """
 
 SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""What happens within this time after a request to save needs no other one, as in the agent.
+"""A further notice within this time after a request to save causes no other request, as in the
+agent.
 
 Later, the programs are asked again: the first notice may have been withdrawn.
 """
 
 SAVE_MAX: Final = timedelta(minutes=10)
-"""How long a save may take that no VM's end waits for. Then the round ends, so that more members
-can join, or the job is cancelled.
+"""How long a save may take if it is not for the end of a VM. Then the round ends, so that more
+members can join, or the job is cancelled.
 """
 
 LAST_SAVE_MIN: Final = timedelta(minutes=2)

@@ -58,7 +58,9 @@ same source has not ended.
 """
 FORBIDDEN: Final = "forbidden"
 _REDELIVERY: Final = timedelta(seconds=10)
-"""A job that is older than its message by more than this, whatever the clocks, is another run's."""
+"""A job that is older than its message by more than this is of an earlier message: clocks differ
+less.
+"""
 MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 

@@ -1,6 +1,6 @@
 """Actions on the job as a whole: what decisions change, which `core.transitions` applies.
 
-The gang are the VMs of a job that are requested together; each request is a placement round. The
+The gang is the VMs of a job that are requested together; each request is a placement round. The
 other rounds are the common runs of the members of a synchronous job: a round is held until all
 members are ready. "As in the placement" refers to the fields of `core.model.job.Placement`.
 """

@@ -1,6 +1,6 @@
 """Events about a job as a whole.
 
-The gang are the VMs of a job that are requested together, in one zone; each request is a placement
+The gang is the VMs of a job that are requested together, in one zone; each request is a placement
 round, and a pass is one request in each of the job's zones. A member is a replica of a synchronous
 job, and a round one common run of all members, which is held until all of them are ready.
 """

@@ -1,4 +1,4 @@
-"""How far a program was when it ended, by its own account."""
+"""How far a program was when it ended, as the program reported it."""
 
 from __future__ import annotations
 

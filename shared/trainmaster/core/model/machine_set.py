@@ -75,7 +75,7 @@ class FitItem:
     """One property that the machines of a set and a job must have in common."""
 
     name: str
-    """In words, as it begins a sentence."""
+    """The name in words, for the beginning of a sentence."""
     value: str
 
 

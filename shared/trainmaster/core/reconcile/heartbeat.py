@@ -110,7 +110,7 @@ def _is_to_read(job: Job, replica: Replica, vm: Vm, point: datetime | None, now:
 
 
 def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
-    """Return the at most `HEARTBEATS_READ_MAX` items that are looked at now.
+    """Return the items that are read in this minute, at most `HEARTBEATS_READ_MAX`.
 
     The next follow after `minutes`.
     """

@@ -117,7 +117,7 @@ class ReportMissingMember:
 
 @dataclass(frozen=True, slots=True)
 class ReportGrowth:
-    """Record that members can join which the running round goes without."""
+    """Record that members that the running round goes without can join."""
 
 
 @dataclass(frozen=True, slots=True)

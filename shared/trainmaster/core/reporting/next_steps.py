@@ -90,8 +90,8 @@ def _kept_until(job: Job, machines: MachineSet | None) -> tuple[str, ...]:
 
 
 def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
-    """Return what kept Google from changing VMs in the hour before the last entry, if nothing else
-    followed.
+    """Return the problems for which Google changed no VMs in the hour before the last entry, if
+    nothing else followed.
     """
     latest = list(
         takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries))

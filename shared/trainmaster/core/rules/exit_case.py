@@ -38,7 +38,9 @@ class Case:
 
     state: State
     replica: Replica
-    """The one that is charged: in a verdict, perhaps a member that the one that exited has lost."""
+    """The replica that is charged. In a verdict, it may be a member that hung, and not the one that
+    exited.
+    """
     event: ReplicaExited
     now: datetime
     is_verdict: bool = False
@@ -123,9 +125,9 @@ class Case:
 
     @property
     def failures_left(self) -> int | None:
-        """After how many more failures of this replica the job is FAILED at most, if this failure
-        is charged as a restart; None: the budgets do not say, as in a gang, whose members have one
-        each, or for a replica that the job may run without.
+        """Largest number of further failures of this replica until the job is FAILED, if this
+        failure is charged as a restart. None: unknown, because each of several members has a
+        budget, the job may run without the replica, or charged restarts expire.
         """
         has_peers = len(channel_members(self.job.plan)) > 1
         ends_job = is_required(self.job.plan, self.replica.replica_id)
@@ -143,7 +145,7 @@ class Case:
 
     @property
     def is_peer_loss_at_service(self) -> bool:
-        """Whether the preset `service` calls an exit permanent that reports a lost peer."""
+        """Whether the exit reports a lost peer, and is permanent only by the preset `service`."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
         return is_service and self.meaning is not None and is_peer_loss(self.meaning)
 

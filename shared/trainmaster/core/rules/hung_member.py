@@ -90,8 +90,8 @@ def members_that_left(state: State, first: ReplicaExited, ends: Sequence[End]) -
 def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
     """Whether the members that failed had lost only peers that had exited 0, or whose ranks had.
 
-    A further member may have waited for them as well, until it was stopped. A member that has
-    reported that cannot be the lost peer, unless it hung: it ran when the others failed.
+    A further member may have waited for these peers as well, until it was stopped. If it has
+    reported its stop, it ran when the others failed, so that it is no lost peer, unless it hung.
     """
     left = members_that_left(state, first, ends)
     others = [

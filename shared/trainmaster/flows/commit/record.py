@@ -95,7 +95,7 @@ class Recorded:
     """The ledger entry of an event."""
 
     entry: LedgerEntry
-    """Not stored if its decision is provisional."""
+    """The entry; it is not stored if its decision is provisional."""
     is_new: bool
     """False if the event had been judged before."""
     job: Job | None = None

@@ -146,7 +146,7 @@ def record_empty_zones(job: Job, vms: Sequence[Vm], deps: Deps) -> bool:
     """Record that no VM is left in the zones in which programs of the job may run still, and return
     True. `vms` are all that a complete listing shows. False: some are left, or it is known.
 
-    A synchronous job needs no listing: the begin of a round proves the same.
+    A synchronous job needs no listing: the beginning of a round proves the same.
     """
     zones = {left.zone for left in job.placement.left if left.may_run}
     is_over = job.plan.is_synchronous or job.state.is_terminal
