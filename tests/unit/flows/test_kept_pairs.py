@@ -324,6 +324,16 @@ def check_periods(machines: MachineSet) -> None:
             assert end <= begin
 
 
+FAULTS: Final = {unfit_worker, failed_setup_of_worker}
+EXITS: Final = FAULTS | {exit_of_worker, failure_of_worker}
+
+
+def both_happen(one: Event, other_event: Event) -> bool:
+    """Whether both events can be reported: a program that has ended was not refused its machine."""
+    pair = {one, other_event}
+    return len(pair) == 1 or not (pair & FAULTS and pair <= EXITS)
+
+
 QUICK: Final = ((exit_of_primary, False), (maintenance, False), (exit_of_primary, True))
 """Events beside which losses and takes are most likely to be missed, and whether the first job has
 ended.
@@ -356,6 +366,8 @@ def cases() -> list[object]:
 def test_event_beside_each_other_one(one: Event, is_independent: bool, has_ended: bool) -> None:
     start = scene_of(is_independent=is_independent, has_ended=has_ended)
     for other_event in EVENTS:
+        if not both_happen(one, other_event):
+            continue
         for number, scene in enumerate(interleavings(start, one, other_event)):
             try:
                 settle(scene)

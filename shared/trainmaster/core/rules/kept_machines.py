@@ -84,11 +84,12 @@ def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decis
 
 
 def judge_lost_machines(state: State, event: MachinesLost, now: datetime) -> Decision:
-    """Keep the other machines, unless the set has changed since it was compared with its VMs."""
+    """Keep the other machines, unless these are kept no longer."""
     del now
     machines = state.machine_set
-    if machines is None or not state.keeps_machines or machines.version != event.seen:
-        return stale(Reason.NOTHING_TO_DO, "The machines have changed since.")
+    kept = {vm.instance_id for vm in machines.vms} if machines else set()
+    if machines is None or not state.keeps_machines or kept.isdisjoint(event.instance_ids):
+        return stale(Reason.NOTHING_TO_DO, "The machines are kept no longer.")
     return _drop(machines, event.instance_ids)
 
 

@@ -59,9 +59,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case ReplaceVm():
             job = job_after_loss(state.job, replica, action)
             replaced = replace_vm(state.job, replica, action, now)
-            # A job that has ended meanwhile may keep the VM for another job.
-            may_keep = bool(state.job.plan.keep_s)
-            return Change(job=job, replicas=(replaced,), effects=PROVISION, requires_job=may_keep)
+            return Change(job=job, replicas=(replaced,), effects=PROVISION)
         case _:
             assert_never(action)
 
