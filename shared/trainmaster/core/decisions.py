@@ -28,6 +28,13 @@ class Rule(IntEnum):
     ENDED = 12
     TUNING = 13
 
+    @property
+    def is_judgement(self) -> bool:
+        """Whether it says what an event means: not that the event is ignored, nor that it is the
+        normal course of a job.
+        """
+        return self not in (Rule.LIFECYCLE, Rule.STALE)
+
 
 class Reason(StrEnum):
     """Why a rule decided so: a word that is stored and counted. People read `Decision.text`, and

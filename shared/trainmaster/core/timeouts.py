@@ -130,14 +130,15 @@ and go must not keep the job from its work.
 """
 
 SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""What happens within this time after a request to save needs no other one, as in the agent.
+"""A further notice within this time after a request to save causes no other request, as in the
+agent.
 
 Later, the programs are asked again: the first notice may have been withdrawn.
 """
 
 SAVE_MAX: Final = timedelta(minutes=10)
-"""How long a save may take that no VM's end waits for. Then the round ends, so that more members
-can join, or the job is cancelled.
+"""How long a save may take if it is not for the end of a VM. Then the round ends, so that more
+members can join, or the job is cancelled.
 """
 
 # Rules 8 and 10: failures soon after the start (`USEFUL_LIFE_MIN`)
@@ -217,7 +218,7 @@ The quota of these calls is not documented.
 """
 
 ADVICE_REFUSED: Final = timedelta(hours=1)
-"""How long no advice is asked for after Google has refused it: the project is not enrolled, or
+"""Time without a request for advice after Google has refused one: the project is not enrolled, or
 lacks the permission.
 """
 

@@ -1,4 +1,4 @@
-"""Rounds: whether a held round may begin, and whether one runs that must not, or that can grow.
+"""Rounds: whether a held round may begin, whether a running one must end, and whether it can grow.
 
 A round is one common run of the members of a synchronous job. After one of them has ended, the next
 round is held: the members wait until all of them are ready. An elastic job goes on without members
@@ -52,8 +52,9 @@ def missing_members(state: State) -> tuple[Step, ...]:
 def growth(
     state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime
 ) -> tuple[Step, ...]:
-    """Return the report of members that can join the next round, unless others may follow within
-    moments; or that the round must end for them, although no program has stopped.
+    """Return the report that members can join the next round, unless others may follow within
+    moments; or the report that the round must end for them, because no program has stopped after
+    the request to save.
 
     `state` holds the whole attempt; `steps` are those planned.
     """
@@ -139,7 +140,7 @@ def _boots(state: State, vm: Vm, now: datetime) -> bool:
 
 
 def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
-    """Whether the step only concerns VMs that missing members get, on which nothing has run."""
+    """Whether the step only concerns new VMs of missing members. Nothing has run on them."""
     if isinstance(step, Create):
         return missing.issuperset(step.replica_ids)
     if not isinstance(step, Await | Direct) or step.vm.replica_id not in missing:

@@ -30,7 +30,7 @@ from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What a decision about a failure did."""
+    """The effect of a decision about a failure."""
 
     step: str
     """`restart 2 of 5 after a pause of 1 s`."""

@@ -55,8 +55,9 @@ def judge_member_exit(
 ) -> Decision:
     """Decide about an exit of the current round.
 
-    No peer can cause an unfit machine, a failed set-up or a failed installation, so these decide at
-    once.
+    Most exits only stop the round: whose failure it was is decided when all members have stopped
+    (the verdict). An unfit machine, a failed set-up and a failed installation decide at once,
+    because no peer can cause them.
     """
     case = Case(state, replica, event, now)
     number = state.job.round.number
@@ -67,7 +68,9 @@ def judge_member_exit(
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once
-    if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
+    if held and event.cause is ExitCause.INSTALL:
+        # The exit policy restarts after a failed installation: the rule table decides, and counts
+        # it as a failure of the round.
         return first_match(replace(case, is_verdict=True))
     if held:
         return provisional("The round has not begun.")
@@ -106,7 +109,8 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     saving = round_.saving
     is_known = saving is not None and event.number <= saving.number
     is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
-    # The agents have seen a request of this number long ago, so they ignored this one.
+    # The agents answer a request of each number once. They saw this number long ago, so that none
+    # of them has answered now.
     must_ask_all = is_known and not is_recent
     silent = tuple(
         member
@@ -195,8 +199,11 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
-    """End the job if its primary exited 0 in any round and on any VM of this attempt, or of the one
-    before, unless it has run in this one; None: it did not.
+    """End the job if the event is a success of its primary; None: it is not.
+
+    The primary is the replica whose exit 0 is the job's success. It counts in any round and on any
+    VM of the current attempt. In the attempt before, it counts unless the primary has run again
+    since.
     """
     job = state.job
     subject = event.subject

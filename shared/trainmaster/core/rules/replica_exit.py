@@ -350,7 +350,9 @@ def _progress_of_primary(case: Case) -> LastProgress | None:
 
 
 def _failures_left_after_rerun(case: Case) -> int | None:
-    """Return `Case.failures_left` without the restarts that the attempt that ends has left."""
+    """Return `Case.failures_left` after a rerun: the restarts that are left to the current attempt
+    are lost.
+    """
     if case.failures_left is None or case.job.plan.restarts.restart_job_on_worker_restart:
         return case.failures_left
     return case.failures_left - max(RESTARTS_MAX - case.restarts_used, 0)

@@ -92,10 +92,9 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
 
 
 def _is_decided(end: ReplicaExited) -> bool:
-    """Whether a machine ended the round, and nothing else follows from that.
-
-    A reboot is a row of the rule table: the VM may be replaced. A VM that could not be set up has
-    been.
+    """Whether a machine ended the round, so that the rule table has nothing to decide. A reboot is
+    a row of the table, which may replace the VM. A VM that could not be set up was replaced
+    already.
     """
     is_reboot = end.cause is ExitCause.VM_RESTARTED
     is_setup = end.cause is ExitCause.SETUP
@@ -115,7 +114,7 @@ def begin_running(job: Job, round_number: int | None = None) -> Decision:
 
 
 def _describe(end: End) -> str:
-    """Return what happened to the machine, as the begin of a sentence."""
+    """Return what happened to the machine, as the beginning of a sentence."""
     if isinstance(end, MemberMissing):
         return f"The VM of {end.replica_id.words} was lost as the round began"
     if isinstance(end, SaveOver):
