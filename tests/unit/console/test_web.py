@@ -228,7 +228,15 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"],
+    [
+        "state=WRONG",
+        "size=0",
+        "size=x",
+        "after=yesterday",
+        "after=2026-11-21T03:00:00Z/a/b",
+        "after=2026-11-21T03:00:00Z/__job__",
+        f"after=2026-11-21T03:00:00Z/{'a' * 2_000}",
+    ],
 )
 def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str) -> None:
     response = site.get(f"/jobs?{query}")
@@ -242,7 +250,7 @@ def test_unknown_job_is_404(site: Site) -> None:
     assert "there is no job unknown_1" in response.text
 
 
-@pytest.mark.parametrize("job_id", ["..", "__x__", "a.b", "x" * 2000])
+@pytest.mark.parametrize("job_id", ["..", "__x__", "a.b", "x" * 2000, f"x-trial-{'9' * 2000}"])
 def test_invalid_job_id_is_never_looked_up(
     site: Site, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
