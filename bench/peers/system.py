@@ -95,7 +95,7 @@ class System:
         raise NotMeasured("does not tune")
 
     def keep(self, count: int) -> None:
-        """Take so many more jobs, which wait."""
+        """Take `count` more jobs, which wait."""
         raise NotMeasured("has no server that keeps jobs without a cloud")
 
     def controller(self) -> list[int]:

@@ -165,7 +165,7 @@ class Alternating:
         return bisect_right(self._changes, at_s)
 
     def _is_on_after(self, changes: int) -> bool:
-        """Return whether the process is on after so many changes."""
+        """Return whether the process is on after this number of changes."""
         return self._begins_on != bool(changes % 2)
 
     def _draw_until(self, at_s: float) -> None:
@@ -246,8 +246,8 @@ class Weather:
         return tuple(named)
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
-        """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five
-        minutes before.
+        """Return the estimated chance of getting `count` Spot VMs. It is new every five minutes,
+        and is about the capacity five minutes before.
         """
         made_s = at_s // ADVICE_AGE_S * ADVICE_AGE_S
         has_room = self.room(zone, max(made_s - ADVICE_AGE_S, BEGIN_S), machine, spot=True) >= count

@@ -56,7 +56,7 @@ class JobList:
 def read_page(call: Call, service: Service, listed: JobList) -> Json:
     """Return the requested page: the jobs as `listed.view` shows them.
 
-    An empty page is `{}`, as the service sent it.
+    An empty page is `{}`, as AI Platform Training sent it.
     """
     jobs, token = _read_jobs(call, service, listed)
     page: Json = {listed.name: [listed.view(job) for job in jobs]} if jobs else {}

@@ -113,8 +113,9 @@ boots are paid.
 """
 
 SETUP_PAUSES: Final = (timedelta(minutes=5), timedelta(hours=1))
-"""Pauses after set-ups of a replica that failed: with three tries, as the service had, they outlast
-an outage of an hour of what the set-up downloads. Most outages end within the first one.
+"""Pauses after set-ups of a replica that failed: with three tries, as AI Platform Training (the
+service) had, they outlast an outage of an hour of what the set-up downloads. Most outages end
+within the first one.
 """
 
 # Rule 7: rounds

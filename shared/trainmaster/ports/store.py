@@ -78,9 +78,8 @@ class States(Protocol):
         """Write the ledger entry and the changed documents in one atomic step, or nothing.
 
         Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a document
-        that is changed, or that of a job with `change.requires_job`, is not as in `loaded`, or if
-        another commit has used an admission token since `admission_token` was taken. Commits that
-        only require the job do not conflict with each other.
+        that is changed is not as in `loaded`, or if another commit has used an admission token
+        since `admission_token` was taken.
         """
         ...
 

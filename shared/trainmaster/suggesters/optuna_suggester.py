@@ -1,8 +1,9 @@
 """The Suggester port with Optuna, which only the function `tune` imports.
 
-Every suggestion builds a new Optuna study from the tuning job's ledger. Nothing is kept between
-suggestions, and the same trials and seed give the same values. Running trials count as bad ones, so
-that new trials look elsewhere (TPE's constant liar).
+Every suggestion builds a new Optuna study from the trials of the tuning job, and from those of the
+earlier tuning jobs that it continues (`Tuning.earlier`). Nothing is kept between suggestions, and
+the same trials and seed give the same values. Running trials count as bad ones, so that new trials
+look elsewhere (TPE's constant liar).
 
 | scale                  | Optuna's value                                                  |
 | ---------------------- | --------------------------------------------------------------- |

@@ -195,7 +195,7 @@ RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    [(a_state(), lost(WORKER_0)), (RESTARTING, ready(WORKER_0, 2))],
+    [(a_state(), lost(WORKER_0)), (RESTARTING, ready(WORKER_0, incarnation=2))],
     ids=["loss", "ready"],
 )
 def test_event_of_another_vm_of_the_same_generation_is_ignored(

@@ -45,8 +45,8 @@ TIMER_SKEW_S = 0.2
 ASK_S = 2.0
 """How long peers are asked. A directive orders it for the others."""
 AGAIN_S = 600.0
-"""A notice that comes so long after a request is another request: the first notice may have been
-withdrawn.
+"""A notice that comes later than this after a request is another request: the first notice may have
+been withdrawn.
 """
 FINISH_S = 600.0
 """Time for a save, from the request or from the end of the round."""

@@ -5,9 +5,9 @@ train together; each one has a number, from 0.
 
 The job's `stallTimeout` says when a program counts as hung:
 
-    a time   it has printed nothing for so long
-    auto     it has been still for so long: it prints nothing, moves no bytes and computes nothing
-             (`stillness.py`); and so have the programs of all members of its job
+    a time   it has printed nothing for this time
+    auto     it and the programs of all other members have been still for ten minutes or longer:
+             they print nothing, move no bytes and compute nothing (`stillness.py`)
 
 With `auto`, the agents agree over their peer channel, which sends datagrams from VM to VM:
 

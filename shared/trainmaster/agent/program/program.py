@@ -40,7 +40,11 @@ from trainmaster.agent.program.signal_receivers import (
     waits_without_ranks,
 )
 from trainmaster.agent.program.stacks import find_stacks, without_modules
-from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
+from trainmaster.agent.program.tracebacks import (
+    LAUNCHED,
+    find_unreported_error,
+    parse_traceback,
+)
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
 
@@ -247,7 +251,7 @@ class Program:
         oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
-        error = self._find_error() if returncode else None
+        error = self._find_error() if returncode else self._find_unreported_error()
         _, stderr = self._streams[0]
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
@@ -272,6 +276,11 @@ class Program:
         """
         errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams]
         return min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
+
+    def _find_unreported_error(self) -> dict[str, Any] | None:
+        """Return the error that a program printed last which exited 0."""
+        errors = (find_unreported_error(tail.text(), self._package) for _, tail in self._streams)
+        return next(filter(None, errors), None)
 
     @property
     def _is_saving(self) -> bool:

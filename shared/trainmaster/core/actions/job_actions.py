@@ -184,7 +184,7 @@ class FailJob:
     """End the job as FAILED."""
 
     message: str
-    """The job's errorMessage, in the service's words."""
+    """The job's errorMessage, in AI Platform Training's words."""
     replica: str | None = None
     """The replica whose exit ended the job, if one did."""
     progress: LastProgress | None = None
@@ -197,7 +197,7 @@ class CancelJob:
     """End the job as CANCELLED."""
 
     message: str
-    """The job's errorMessage, in the service's words."""
+    """The job's errorMessage, in AI Platform Training's words."""
     kind: Literal["cancel_job"] = "cancel_job"
 
 

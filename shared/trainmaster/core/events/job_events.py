@@ -283,13 +283,13 @@ class MachinesLost(JobEventBase):
     """The holder of the machine set."""
     instance_ids: tuple[str, ...]
     seen: int
-    """Version of the set that the VMs were compared with."""
+    """Version of the set that had them."""
     at: datetime
     kind: Literal["machines_lost"] = "machines_lost"
 
     @property
     def key(self) -> str:
-        return f"machines-lost-{self.seen}"
+        return f"machines-lost-{self.seen}-{self.instance_ids[0]}"
 
 
 @dataclass(frozen=True, slots=True)

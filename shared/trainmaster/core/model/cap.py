@@ -72,13 +72,13 @@ class Cap:
         return (self.computed_at or created_at) + timedelta(seconds=rest_s - UNPAID_S)
 
     def is_reached(self, spent: Decimal, save_s: int = 0) -> bool:
-        """Whether a job that has cost so much must end now, to cost no more than the amount; or in
-        `save_s`.
+        """Whether a job that has cost `spent` must end now, or in `save_s` seconds, to cost no more
+        than the amount.
         """
         return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.limit.amount
 
     def next_check_at(self, at: datetime, spent: Decimal) -> datetime:
-        """Return when a job that has cost so much at `at` may reach the amount.
+        """Return when a job that has cost `spent` at `at` may reach the amount.
 
         Replacements of VMs are paid for beside the VMs before them, so a part of the time is left.
         """

@@ -30,7 +30,7 @@ from trainmaster.core.model.tuning import TrialOf, Tuning, tuning_job_id
 RESTARTS_MAX: Final = 5
 """Charged restarts of one replica in one attempt.
 
-Source: the service's fault tolerance rules (5 per worker).
+Source: the fault tolerance rules of AI Platform Training (5 per worker).
 """
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
@@ -42,7 +42,7 @@ with a letter.
 
 
 class JobState(StrEnum):
-    """State of a job, in the service's own words, which its clients match on."""
+    """State of a job, in the words of AI Platform Training, which its clients match on."""
 
     QUEUED = "QUEUED"
     PREPARING = "PREPARING"

@@ -206,8 +206,8 @@ class Tuning:
         )
 
     def best_first(self) -> tuple[Trial, ...]:
-        """Return the trials as the service listed them: the best first, those without a measurement
-        last.
+        """Return the trials as AI Platform Training listed them: the best first, those without a
+        measurement last.
         """
         sign = -1 if self.goal is Goal.MAXIMIZE else 1
         return tuple(

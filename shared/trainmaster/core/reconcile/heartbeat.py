@@ -285,7 +285,7 @@ def _is_beyond_doubt(job: Job, loss: ReportLoss, points: Points, now: datetime) 
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
-    """Whether the program, or the wait for the round, has lasted so long on this VM."""
+    """Whether the program, or the wait for the round, has lasted for `duration` on this VM."""
     is_on_other_vm = replica.instance_id != vm.instance_id and not vm.is_tpu
     if replica.state is ReplicaState.COMPLETED or is_on_other_vm:
         return False

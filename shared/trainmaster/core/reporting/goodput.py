@@ -4,8 +4,8 @@ lost.
 There are two sums:
 
     paid       machine-seconds in which a replica had a VM that ran: what Compute Engine charges for
-    counted    machine-seconds of all machines from RUNNING to the end: what the service charged
-               for, and equal to `trainmaster.presentation.ml_units.usage`
+    counted    machine-seconds of all machines from RUNNING to the end: what AI Platform Training
+               charged for, and equal to `trainmaster.presentation.ml_units.usage`
 
 Goodput is (running - lost work) / paid. Lost work has two bounds, and so has goodput.
 """

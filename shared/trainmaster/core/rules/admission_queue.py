@@ -6,8 +6,8 @@ accelerator by Compute Engine's or Cloud TPU's name; `usd_per_hour` is the most 
 machines cost at list prices. `run_hours` limits the longest run time of each job instead,
 `maxRunningTime`. Only jobs that need a limited resource ever wait. Among those that need the same
 resource, the higher priority goes first, then the older job. No job overtakes another, so that
-small jobs do not starve a large one. Source: the service's `scheduling.priority`: larger first,
-among jobs that request the same accelerator.
+small jobs do not starve a large one. Source: `scheduling.priority` of AI Platform Training (the
+service): larger first, among jobs that request the same accelerator.
 
 A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are
 one team with the weight 1. With weights, the next job is that of the team that uses the smallest

@@ -157,11 +157,12 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
 
 def _without_subject(state: State, event: Event) -> Decision | None:
     """Return the decision about an event whose subject never existed or whose job has ended: to
-    ignore it, unless it is the loss of a VM that is kept. None: judge it further.
+    ignore it, unless it is the loss or a fault of a VM that is kept. None: judge it further.
     """
-    kept_loss = judge_loss_while_kept(state, event) if isinstance(event, VmLost) else None
-    if kept_loss is not None:
-        return kept_loss
+    if isinstance(event, VmLost | ReplicaExited):
+        kept_loss = judge_loss_while_kept(state, event)
+        if kept_loss is not None:
+            return kept_loss
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return stale(
             Reason.UNKNOWN_INCARNATION,

@@ -160,7 +160,7 @@ def release(machines: MachineSet, cause: ReleaseCause, deps: Deps, by: str = "")
 
 
 def drop_lost(machines: MachineSet, lost: tuple[str, ...], deps: Deps) -> None:
-    """Keep these VMs no longer, unless the set has changed since it was read."""
+    """Keep these VMs no longer. `machines`: the set as it was read."""
     record(MachinesLost(machines.holder, lost, machines.version, deps.clock()), deps)
 
 

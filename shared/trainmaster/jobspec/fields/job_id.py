@@ -15,7 +15,7 @@ from trainmaster.core.model.tuning import tuning_job_id
 
 JOB_ID_CHARS_MAX: Final = 128
 JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")
-"""Source: the service's rule: letters, digits and underscores, a letter first, at most 128
+"""Source: AI Platform Training's rule: letters, digits and underscores, a letter first, at most 128
 characters.
 """
 

@@ -49,7 +49,7 @@ class DocumentKind:
     identified_by: tuple[str, ...]
     """Canonical names at the top level that make a document one of this kind, for messages."""
     output_only: tuple[str, ...]
-    """Fields that only the service's answers have.
+    """Fields that only the responses of the job's API have, AI Platform Training or Vertex AI.
 
     Source: both APIs' schemas mark them as output only.
     """

@@ -64,7 +64,7 @@ CASES: Final[dict[str, Case]] = {
     "waiting replica becomes ready": (WORKER_0_WAITING, ready(WORKER_0), "0 mark_ready ready"),
     "restarting replica becomes ready": (
         WORKER_0_RESTARTING,
-        ready(WORKER_0, 2),
+        ready(WORKER_0, incarnation=2),
         "0 mark_ready ready",
     ),
     "running replica is ready only once": (RUNNING, ready(WORKER_0), "1 ignore nothing_to_do"),
