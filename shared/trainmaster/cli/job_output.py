@@ -14,7 +14,7 @@ from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports import Incidents, Rejection, Store
 
 REFUSALS_READ: Final = 100
-"""The latest refusals of all jobs, among which those of one job are looked for."""
+"""Number of the latest refusals, of all jobs, in which those of one job are searched."""
 
 
 def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], used: str) -> None:

@@ -253,8 +253,7 @@ def _decision(
         f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry)
     )
     passed_over: tuple[tuple[Rule, str], ...] = ()
-    was_judged = entry.decision.rule > Rule.STALE  # not ignored, nor the normal course of a job
-    if with_rules and was_judged:
+    if with_rules and entry.decision.rule.is_judgement:
         passed_over = rules_passed_over(entry)
     return DecisionRow(
         entry=entry,
