@@ -40,7 +40,7 @@ def bucket(storage_emulator: str) -> Bucket:
 def test_folder_listing_is_recursive_and_stays_in_the_folder(bucket: Bucket) -> None:
     for name in ("d/3/a", "d/3/logs/train/ä b", "d/30/x", "d/3x", "other"):
         bucket.put(name, {})
-    listed = bucket.objects.list_below(f"gs://{bucket.name}/d/3")
+    listed = [*bucket.objects.list_below(f"gs://{bucket.name}/d/3")]
     assert {item.uri for item in listed} == {
         f"gs://{bucket.name}/d/3/a",
         f"gs://{bucket.name}/d/3/logs/train/ä b",
@@ -48,7 +48,7 @@ def test_folder_listing_is_recursive_and_stays_in_the_folder(bucket: Bucket) -> 
     assert {item.name for item in listed} == {"a", "ä b"}
     assert all(item.updated.startswith("20") for item in listed)
     assert {item.size for item in listed} == {2}
-    assert bucket.objects.list_below(f"gs://{bucket.name}/nothing") == []
+    assert [*bucket.objects.list_below(f"gs://{bucket.name}/nothing")] == []
 
 
 def test_object_with_special_characters_in_its_name_is_downloaded(

@@ -137,6 +137,18 @@ def test_functions_that_accept_jobs_read_packages_and_never_write_them(
     assert object_access(plan, BUCKET, "packages/digits/trainer-0.1.tar.gz", grants) == {"read"}
 
 
+@pytest.mark.parametrize("function", ["api", "submit", "upload"])
+@pytest.mark.parametrize("bucket", [BUCKET, "my-data", "my-models", "open.data", "others"])
+def test_functions_open_no_package_that_programs_of_jobs_cannot_read(
+    full_plan: Plan, function: str, bucket: str
+) -> None:
+    """They open it with their own rights, and its submitter learns what is wrong with it."""
+    for name in ("packages/x.tar.gz", "staging/x.tar.gz", "jobs/x.tar.gz", "exports/x.tar.gz"):
+        of_function = object_access(full_plan, bucket, name, f'["{function}')
+        of_programs = object_access(full_plan, bucket, name, ".worker")
+        assert "read" not in of_function - of_programs, name
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "expected"),
     [

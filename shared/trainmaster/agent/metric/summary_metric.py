@@ -31,6 +31,10 @@ from trainmaster.agent.setup.setup_errors import SetupError
 
 # In the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile.
 EVENT_FILE_MARK = "tfevents"
+OBJECTS_MAX = 100_000
+"""Objects below the directory that a pass looks at: a hundred requests. The directory of a job may
+have its data, too.
+"""
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
 INTERVAL_S = 60.0  # between two passes over the files while the program runs
 LOAD_MAX = 0.05
@@ -179,8 +183,7 @@ class SummaryMetric:
 
         Raises SetupError if Cloud Storage does not answer or refuses the list.
         """
-        below = self._storage.list_below(self._job_dir)
-        stored = [file for file in below if EVENT_FILE_MARK in file.name]
+        stored = self._list_files()
         newest = select_newest(stored)
         if len(newest) < len(stored):
             self._log_once(f"Only the newest {FILES_MAX} files of summary events are read.")
@@ -194,6 +197,20 @@ class SummaryMetric:
                     raise
                 # The file is gone, or reading it is not permitted.
                 self._log_once(f"Summary events in {file.uri} are not read: {error}.")
+
+    def _list_files(self) -> list[StoredObject]:
+        """Return the event files among the first `OBJECTS_MAX` objects."""
+        stored = []
+        for number, file in enumerate(self._storage.list_below(self._job_dir), start=1):
+            if number > OBJECTS_MAX:
+                self._log_once(
+                    f"Only the first {OBJECTS_MAX} objects below {self._job_dir} are searched for"
+                    " summary events."
+                )
+                break
+            if EVENT_FILE_MARK in file.name:
+                stored.append(file)
+        return stored
 
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
         """Read what was added to a file since the last pass.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import urllib.parse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -88,10 +89,9 @@ class StorageReader:
             path, timeout=STORE_S, body=text, content_type="text/plain; charset=utf-8"
         )
 
-    def list_below(self, folder: str) -> list[StoredObject]:
-        """Return all objects below a folder, at any depth."""
+    def list_below(self, folder: str) -> Iterator[StoredObject]:
+        """Yield all objects below a folder, at any depth. Each thousand of them costs a request."""
         bucket, prefix = split_uri(folder.rstrip("/") + "/")
-        objects: list[StoredObject] = []
         token = ""
         while True:
             query = {"prefix": prefix, "fields": "items(name,updated,size),nextPageToken"}
@@ -103,10 +103,10 @@ class StorageReader:
             )
             for item in page.get("items", ()):
                 uri = f"gs://{bucket}/{item['name']}"
-                objects.append(StoredObject(uri, item["updated"], int(item["size"])))
+                yield StoredObject(uri, item["updated"], int(item["size"]))
             token = page.get("nextPageToken", "")
             if not token:
-                return objects
+                return
 
     def is_empty(self, folder: str) -> bool:
         """Return whether there is no object below a folder, by one call in one try.

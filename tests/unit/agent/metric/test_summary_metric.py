@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -39,16 +40,14 @@ class Bucket:
     list_s: float = 0.0
     forbidden: set[str] = field(default_factory=set)
 
-    def list_below(self, folder: str) -> list[StoredObject]:
+    def list_below(self, folder: str) -> Iterator[StoredObject]:
         self.lists += 1
         self.clock += self.list_s
         if self.is_down:
             raise new_setup_error("DownloadError", f"cannot list {folder}", transient=True)
         names = [uri for uri in self.objects if uri.startswith(f"{folder}/")]
-        return [
-            StoredObject(uri, f"2026-11-21T03:{at:02}:00Z", len(self.objects[uri]))
-            for at, uri in enumerate(names)
-        ]
+        for at, uri in enumerate(names):
+            yield StoredObject(uri, f"2026-11-21T03:{at:02}:00Z", len(self.objects[uri]))
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         if uri in self.forbidden:
@@ -244,6 +243,19 @@ def test_cancelled_metric_reads_nothing(metric: SummaryMetric, bucket: Bucket) -
     metric.cancel()
     metric.read_rest()
     assert not bucket.reads
+
+
+def test_folder_with_very_many_objects_is_listed_up_to_a_limit(
+    bucket: Bucket, metric: SummaryMetric, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summary_metric, "OBJECTS_MAX", 3)
+    bucket.objects[f"{FOLDER}/1"] = b"data of the job"
+    bucket.objects[NAME] = event_file([event(1.0, 1, TAG, 0.5)])
+    bucket.objects |= {f"{FOLDER}/{number}": b"" for number in range(2, 9)}
+    bucket.objects[f"{NAME}.behind"] = event_file([event(2.0, 2, TAG, 0.7)])
+    for _ in range(2):
+        assert read(metric, bucket) == [(1, 0.5)]
+    assert log.count(f"Only the first 3 objects below {FOLDER} are searched for summary events.") == 1
 
 
 def test_newest_files_are_selected() -> None:
