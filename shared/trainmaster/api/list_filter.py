@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CHARS_MAX: Final = 2_000
 """Characters of a filter."""
+NUMBER_CHARS_MAX: Final = 64
+"""Characters of the longest value that is a number or a time."""
 _COMPARISON: Final = re.compile(r"([\w.-]+)\s*(!=|<=|>=|[=<>:])\s*(.+)", re.DOTALL)
 """Field, sign and value."""
 _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -125,7 +127,9 @@ def _compile_order(path: tuple[str, ...], sign: str, value: str) -> Condition:
         raise errors.invalid_argument("filter", problem)
 
     def holds(job: Mapping[str, object]) -> bool:
-        number = _parse_number(str(_value_at(job, path)))
+        value = _value_at(job, path)
+        is_short = isinstance(value, int | float | str) and len(str(value)) <= NUMBER_CHARS_MAX
+        number = _parse_number(str(value)) if is_short else None
         return number is not None and compare(number, limit)
 
     if path != ("createTime",) or not math.isfinite(limit):

@@ -14,7 +14,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Final
 
 from pydantic import AwareDatetime, TypeAdapter
@@ -32,6 +32,8 @@ SIZE_MAX: Final = 100
 """Source of both: the discovery document of `ml` v1, `projects.jobs.list`."""
 JOBS_READ_MAX: Final = 1_000
 """Jobs that one request reads; takes some seconds with Firestore."""
+PAGE_S_MAX: Final = 5.0
+"""After so long a page reads no further jobs: a filter may compare each one two hundred times."""
 
 _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, str])
 _YEARS: Final = range(1970, 2200)
@@ -75,8 +77,9 @@ def _read_jobs(call: Call, service: Service, listed: JobList) -> tuple[list[Job]
         return [], None
     page: list[Job] = []
     jobs_read = 0
+    latest = service.now() + timedelta(seconds=PAGE_S_MAX)
     batch = size + 1  # one job more than the page has, to see whether there is a next page
-    while jobs_read < JOBS_READ_MAX:
+    while jobs_read < JOBS_READ_MAX and (not jobs_read or service.now() < latest):
         is_counted = jobs_read == 0  # the handler has counted the request itself
         if not is_counted and service.requests and service.requests.take():
             break

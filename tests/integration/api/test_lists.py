@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.integration.api.client import JOBS, Api
 from tests.support.world import World
 from trainmaster.api import list_filter, paging
 from trainmaster.api.errors import ApiError
+from trainmaster.core.model.job import Job
 
 JOB = {
     "jobId": "rnn_7",
@@ -34,6 +36,11 @@ def create_jobs(api: Api, world: World, count: int) -> list[str]:
         world.wait(2)
         api.create(job_id)
     return ids[::-1]
+
+
+class Unprintable(dict[str, object]):
+    def __str__(self) -> str:
+        return pytest.fail("written as text")
 
 
 def read_all_pages(api: Api, **query: str) -> list[list[str]]:
@@ -78,6 +85,32 @@ def test_page_with_rare_matches_ends_early_with_a_token(
     pages = read_all_pages(api, pageSize="5", filter="jobId:*b_3")
     assert [job_id for page in pages for job_id in page] == ["job_3"]
     assert len(pages) == 4
+
+
+def test_page_whose_filter_takes_long_ends_early_with_a_token(
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_jobs(api, world, 12)
+    read = world.store.recent_jobs
+
+    def read_slowly(*args: Any) -> tuple[Job, ...]:
+        world.wait(paging.PAGE_S_MAX)
+        return read(*args)
+
+    monkeypatch.setattr(world.store, "recent_jobs", read_slowly)
+    pages = read_all_pages(api, pageSize="2", filter="jobId:*b_3")
+    assert [job_id for page in pages for job_id in page] == ["job_3"]
+    assert [len(page) for page in pages] == [0, 0, 1, 0, 0], "each has read three jobs"
+
+
+def test_order_is_compared_with_short_texts_only() -> None:
+    """A job's whole specification may have 64 KiB, and a filter two hundred comparisons."""
+    condition = list_filter.parse_filter("trainingInput>1", frozenset(("trainingInput",)))
+    monstrous = Unprintable(args=["9"])
+    assert not condition.holds({"trainingInput": monstrous})
+    assert not condition.holds({"trainingInput": "0" * 10_000 + "9"})
+    assert condition.holds({"trainingInput": 2})
+    assert condition.holds({"trainingInput": "2026-11-21T03:00:00.123456789+14:00"})
 
 
 @pytest.mark.parametrize(
