@@ -157,7 +157,7 @@ def see_no_later_holder(patch: Patch) -> None:
 def release_early(patch: Patch) -> None:
     patch.setattr(
         rules,
-        "not_yet",
+        "provisional",
         lambda text: Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines()),
     )
 

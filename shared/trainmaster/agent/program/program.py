@@ -49,7 +49,9 @@ from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
 
 TRACEBACK_BYTES = 64 * 1024
-"""Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
+"""Bytes of the end of each stream that are kept, to find the traceback in them: TensorFlow's
+tracebacks are tens of kilobytes long.
+"""
 PUMP_JOIN_S = 5.0
 """Time for output that is still in the pipes when the program has ended."""
 _RANK_FAILED = re.compile(r"failed \(exitcode: ")
