@@ -16,7 +16,7 @@ def _same_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
     In random order, two stacks would hardly meet at one block.
     """
-    monkeypatch.setattr(processes.random, "shuffle", lambda _: None)
+    monkeypatch.setattr("random.shuffle", lambda _: None)
 
 
 @pytest.mark.usefixtures("_same_order")
