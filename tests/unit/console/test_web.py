@@ -178,8 +178,30 @@ def test_list_shows_every_job_with_state_program_and_machines(site: Site) -> Non
 
 
 def test_empty_list_says_why_and_how_to_submit(site: Site) -> None:
-    assert "There are no jobs in the project my-project yet" in site.text("/jobs")
+    page = site.text("/jobs")
+    assert "There are no jobs in the project my-project yet" in page
+    assert "trainmaster submit --folder . -- python train.py" in page
     assert "None of the 0 jobs" in site.text("/jobs?state=FAILED")
+
+
+def test_job_without_a_log_may_print_only_while_it_lives(site: Site) -> None:
+    site.world.start_running()
+    assert "The job has printed nothing yet." in site.text("/jobs/digits_1")
+    site.world.exit_program(CHIEF, 0)
+    site.world.deliver()
+    assert "The job has printed nothing." in site.text("/jobs/digits_1")
+
+
+def test_pages_of_a_trial_link_to_its_tuning_job() -> None:
+    study = Study()
+    study.start_tuning()
+    site = Site(study)
+    site.open()
+    above = '<p class="crumbs"><a href="/jobs">Jobs</a> / <a href="/jobs/digits_1">digits_1</a>'
+    trial = "/jobs/digits_1-trial-1"
+    assert f"{above}</p>" in site.text(trial)
+    for path in (f"{trial}/logs", f"{trial}/resources", f"{trial}/replicas/chief-0"):
+        assert f'{above} / <a href="{trial}">digits_1-trial-1</a></p>' in site.text(path)
 
 
 def three_jobs(site: Site) -> None:
@@ -239,7 +261,7 @@ def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str)
 def test_unknown_job_is_404(site: Site) -> None:
     response = site.get("/jobs/unknown_1")
     assert response.status_code == 404
-    assert "there is no job unknown_1" in response.text
+    assert "<p>There is no job unknown_1" in response.text
 
 
 @pytest.mark.parametrize("job_id", ["..", "__x__", "a.b", "x" * 2000])
