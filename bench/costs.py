@@ -326,12 +326,9 @@ def tables() -> str:
         for name, cost in KEPT.items()
     )
     a_day = KEPT_SETS * DAY_MIN * KEPT["minute"].dollars(REPLICAS)
-    lines.extend(
-        [
-            "",
-            f"While {KEPT_SETS} jobs keep machines, a day costs {a_day:.2f} USD, whatever the number"
-            " of machines; each minute has one listing per job.",
-        ]
+    lines.append(
+        f"\nWhile {KEPT_SETS} jobs keep machines, a day costs {a_day:.2f} USD, whatever the number"
+        " of machines; each minute has one listing per job."
     )
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
     lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())
