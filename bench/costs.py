@@ -51,8 +51,8 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a phase must read and write per replica, if every replica has a document, every recorded
-    event a ledger entry, and functions remember nothing.
+    """Reads and writes per replica that a phase needs, if every replica has a document, every
+    recorded event a ledger entry, and functions remember nothing.
     """
 
     decisions: int = 0

@@ -97,7 +97,7 @@ def documents_written(name: str, args: Sequence[Any], result: object) -> list[st
         case "commit", (_, entry, change, *more):
             job = f"jobs/{entry.job_id}"
             written = [f"{job}/ledger/{entry.key}"]
-            written += [job] if change.job or change.requires_job else []
+            written += [job] if change.job else []
             written += [f"{job}/replicas/{replica.key}" for replica in change.replicas]
             written += [f"machines/{change.machines.set_id}"] if change.machines else []
             written += ["control/admission_token"] if any(more) else []

@@ -54,13 +54,14 @@ class Comparison:
         """
         for name, (measure, row) in measures.items():
             if name in self._selected:
-                with ThreadPoolExecutor(max(threads, 1)) as pool:  # all may have failed to start
+                # At least one thread: if all systems failed to start, `threads` may be 0.
+                with ThreadPoolExecutor(max(threads, 1)) as pool:
                     list(pool.map(partial(self._measure, name, measure, row), systems))
 
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
         has_failed = row in self.rows and system.name in self.rows[row].reasons
-        if time.monotonic() > self.deadline or has_failed:
-            return  # what did not happen once is not awaited again
+        if time.monotonic() > self.deadline or has_failed:  # waiting for it again takes minutes
+            return
         run = Run(system.folder / f"{next(self._numbers)}.jsonl", system.ranks)
         try:
             for values in measure(system, run):
@@ -78,9 +79,10 @@ class Comparison:
         print(f"{name}: {system.name}: {value:.2f} {row.unit} (load {row.loads[-1]})", flush=True)
 
     def row_to_fill(self, name: str) -> Row:
-        """Return the row, new or not, with the machine's load of this moment.
+        """Return the row of this name, a new one if there is none, after adding the current load.
 
-        The unit is the first word after the colon, if it is one: "program: lines".
+        The unit is the first word after the last colon, as in "program: lines", if `UNITS` has this
+        word; otherwise seconds.
         """
         word = name.rpartition(": ")[2].partition(" ")[0]
         row = self.rows.setdefault(name, Row(name, word if word in measures.UNITS else "s"))
@@ -96,15 +98,18 @@ def words(reason: Exception) -> str:
 def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> None:
     """Measure all systems.
 
-    What is measured once comes before the rounds, which end when the time does.
+    Three groups: AT_ONCE is measured first, once, on all systems at the same time. IN_TURN is then
+    measured in each round, one system after the other, until the time is over. AT_LAST leaves some
+    systems broken.
     """
     for system in systems:
-        if system.program:  # empty: it runs none here
+        runs_program = bool(system.program)
+        if runs_program:
             comparison.add("program: lines", system, len(system.lines()))
     comparison.measure(measures.AT_ONCE, systems, len(systems))
     for _ in range(rounds):
         comparison.measure(measures.IN_TURN, systems, threads=1)
-    comparison.deadline = float("inf")  # these are measured once, and need a minute each
+    comparison.deadline = float("inf")  # the last group is measured once, and takes minutes
     comparison.measure(measures.AT_LAST, systems, len(systems))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 from tests.explorer.cloud import Cloud
 from tests.explorer.history import History
-from tests.explorer.profiles import Profile
+from tests.explorer.profile import Profile
 from tests.explorer.world import World as VirtualWorld
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.stack import eventually

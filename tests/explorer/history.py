@@ -10,7 +10,7 @@ from tests.explorer.functions import CANCEL, DELETE, LABEL, RELEASE, Functions
 from tests.explorer.job_documents import draw_job
 from tests.explorer.jobs import ExploredJob
 from tests.explorer.machine_sets import MachineSets
-from tests.explorer.profiles import Profile
+from tests.explorer.profile import Profile
 from tests.explorer.world import World
 from trainmaster.core.intake.job_files import ERROR_SUFFIX
 from trainmaster.core.ledger import LedgerEntry

@@ -17,7 +17,7 @@ import json
 import random
 from typing import Any
 
-from tests.explorer.profiles import Profile
+from tests.explorer.profile import Profile
 
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-f"]
 MACHINE = "n1-standard-4"

@@ -14,7 +14,7 @@ from tests.explorer.cloud import ExploredVm
 from tests.explorer.history import History
 from tests.explorer.job_documents import job_document, slices_document
 from tests.explorer.processes import Facts
-from tests.explorer.profiles import Profile
+from tests.explorer.profile import Profile
 from tests.explorer.programs import BUG, Program
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, JobState

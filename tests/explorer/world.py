@@ -18,7 +18,7 @@ from typing import Any, Final
 from greenlet import getcurrent, greenlet
 
 from tests.explorer.channels import Network
-from tests.explorer.profiles import Profile
+from tests.explorer.profile import Profile
 from tests.explorer.threads import START
 from trainmaster.errors import TemporaryError
 

@@ -34,7 +34,7 @@ class Delivery:
     """The delivery policy of a push subscription."""
 
     attempts_max: int
-    """After so many attempts Pub/Sub forwards the message to the dead-letter topic."""
+    """Attempts after which Pub/Sub forwards the message to the dead-letter topic."""
     ack_deadline_s: int = 60
 
 
@@ -43,7 +43,7 @@ DELIVERY: Final = Delivery(attempts_max=100)
 
 The emulator redelivers every second (measured), so a message survives 100 seconds of failures.
 While a function restarts, the message waits in the function's socket. Messages that can never
-succeed do not wait so long: the functions publish them to the dead-letter topic with the reason.
+succeed do not wait for that: the functions publish them to the dead-letter topic with the reason.
 """
 DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}
 """`provision` makes calls that take longer."""

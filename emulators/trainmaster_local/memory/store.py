@@ -460,7 +460,7 @@ def _check_versions(
     stored: StoredJob | None, change: Change, tokens: Mapping[str, object], job_id: str
 ) -> None:
     """Raise ConflictError if a document that the change depends on is not as it was read."""
-    if change.job is not None or change.requires_job:
+    if change.job is not None:
         _check_version(stored.job.version if stored else None, tokens.get(JOB), job_id)
     for replica in change.replicas:
         current = stored.replicas.get(replica.key) if stored else None

@@ -1,8 +1,9 @@
 """Forecast of a user's job under a preemption rate: final state, duration, VM-hours and
 lost work.
 
-`trainmaster advise` runs a user's job many times in the simulator, and shows a `Forecast`. A *gang*
-is the members of a job that train together, and restart together.
+`trainmaster advise` runs a user's job many times in the simulator, and shows a `Forecast`. A
+*history* is one such run, which its seed determines. A *gang* is the members of a job that train
+together, and restart together.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Forecast:
     lost_h: Percentiles
     """Training that was done and lost, counted once for the whole gang."""
     restarts: Percentiles
-    """Of one program, or of those of a gang together."""
+    """Restarts of one program, or of the programs of a gang together."""
     replacements: Percentiles
     """VMs that were created in the place of another one."""
     reruns: Percentiles

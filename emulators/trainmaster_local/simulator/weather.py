@@ -44,11 +44,11 @@ SHORT_ON_OF_MEAN: Final = 0.35
 SHORT_ON_MAX_S: Final = 45 * MINUTE_S
 """Longest mean of the short on periods."""
 ROOM: Final = 64
-"""VMs that an on period usually has room for."""
+"""VMs for which there usually is capacity in an on period."""
 NARROW_SHARE: Final = 0.06
 """Share of on periods with little room."""
 NARROW_ROOM: Final = (1, 15)
-"""Fewest and most VMs that there is room for then."""
+"""Smallest and largest capacity then, in VMs."""
 OFFERING_REGIONS: Final = 0.85
 """Share of the regions that offer a machine family."""
 OFFERING_ZONES: Final = 0.7
@@ -165,7 +165,7 @@ class Alternating:
         return bisect_right(self._changes, at_s)
 
     def _is_on_after(self, changes: int) -> bool:
-        """Return whether the process is on after so many changes."""
+        """Return whether the process is on after this number of changes."""
         return self._begins_on != bool(changes % 2)
 
     def _draw_until(self, at_s: float) -> None:
@@ -246,8 +246,8 @@ class Weather:
         return tuple(named)
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
-        """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five
-        minutes before.
+        """Return the estimated chance of getting `count` Spot VMs. It is new every five minutes,
+        and is about the capacity five minutes before.
         """
         made_s = at_s // ADVICE_AGE_S * ADVICE_AGE_S
         has_room = self.room(zone, max(made_s - ADVICE_AGE_S, BEGIN_S), machine, spot=True) >= count

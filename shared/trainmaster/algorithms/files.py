@@ -31,7 +31,7 @@ def find_files(pattern: str) -> list[str]:
 
     Raises DataError if there are none.
 
-    `*` also matches slashes, as in the service's wildcard paths.
+    `*` also matches slashes, as in the wildcard paths of AI Platform Training.
     """
     if not _WILDCARD.search(pattern):
         return [pattern]

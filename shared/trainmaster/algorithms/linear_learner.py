@@ -1,4 +1,5 @@
-"""`linear_learner`: a linear model for classes or numbers, one of the service's algorithms.
+"""`linear_learner`: a linear model for classes or numbers, one of AI Platform Training's
+algorithms.
 
 A job that names it as its `algorithm` runs this program on its VMs. There the package is named
 `algorithms`, without the rest of Trainmaster; hence the relative imports.

@@ -3,9 +3,9 @@
 The response is sent when the job is stored.
 
 A client that repeats its request because it received no response gets the job that the request
-created; any other second request with the same job id gets 409, as from the service. A refused
-request stores nothing. One with `validateOnly=true` stores nothing either; it is answered with the
-job that it would create, or with its error.
+created; any other second request with the same job id gets 409, as from AI Platform Training (the
+service). A refused request stores nothing. One with `validateOnly=true` stores nothing either; it
+is answered with the job that it would create, or with its error.
 """
 
 from __future__ import annotations

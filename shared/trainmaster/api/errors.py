@@ -2,8 +2,8 @@
 
     {"error": {"code": 404, "message": "…", "status": "NOT_FOUND", "details": [{"@type": "…", …}]}}
 
-Source: google.rpc.Status and its error details; responses of the old service that its users have
-published.
+Source: google.rpc.Status and its error details; responses of AI Platform Training (the service)
+that its users have published.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _NAMES: Final = (("jobId",), ("displayName",))
 _LABEL_STEPS: Final = 2
 _SHOWN_TO_S: Final = 1
-"""Times are shown in whole seconds: a job was created at most so long after its `createTime`."""
+"""Times are shown in whole seconds: a job was created up to one second after its `createTime`."""
 
 
 def parse_filter(text: str, fields: frozenset[str]) -> Condition:

@@ -1,7 +1,7 @@
 """The permission that each method requires, by the name that Google's clients know.
 
-The names are those of Vertex AI and of the old service, but neither Vertex AI's roles nor any other
-role on the project grants them: `trainmaster.core.intake.callers`.
+The names are those of Vertex AI and of AI Platform Training (the old service), but neither Vertex
+AI's roles nor any other role on the project grants them: `trainmaster.core.intake.callers`.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def check_resources(resources: Sequence[NamedResource], call: Call, service: Ser
 
 
 def _check_account(account: str, call: Call, service: Service) -> None:
-    # Every caller may use the installation's own account, as every user of the service could use
-    # the service's.
+    # Every caller may use the installation's own account, as every user of AI Platform Training
+    # could use that of the service.
     if account == service.service_account:
         return
     if not service.access.may_act_as(call.token, account):

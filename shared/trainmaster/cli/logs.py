@@ -1,4 +1,4 @@
-"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of the service."""
+"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of Trainmaster itself."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def with_retries(
 ) -> ReadPage:
     """Return a function that repeats `page` after transient errors, and reports each retry.
 
-    It raises TemporaryError after so many `tries`; None: it never gives up.
+    It raises TemporaryError after this number of `tries`; None: it never gives up.
     """
 
     def page_with_retries(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:

@@ -48,7 +48,7 @@ class IapSignIn:
     )
 
     def accepts_host(self, host: str) -> bool:  # noqa: ARG002
-        # Google's front end has chosen the service by its name.
+        # Google's front end has chosen this Cloud Run service by its name.
         return True
 
     def user(self, request: Request) -> User | None:

@@ -1,7 +1,7 @@
 """Assertions of Identity-Aware Proxy (IAP), verified by google-auth with IAP's published keys.
 
 Source: "Securing your app with signed headers", IAP documentation. IAP's header with the e-mail
-address alone is not evidence: a client that reaches the service without IAP can send it.
+address alone is not evidence: a client that reaches the console without IAP can send it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class IapAssertions:
     """Verifies assertions for one service. Thread-safe."""
 
     def __init__(self, audience: str, keys_url: str) -> None:
-        """`audience`: that of the service, `/projects/NUMBER/locations/REGION/services/NAME`."""
+        """`audience`: that of the Cloud Run service,
+        `/projects/NUMBER/locations/REGION/services/NAME`.
+        """
         if not audience:
             raise ValueError(
                 "the audience is empty, so assertions for other services would be accepted"

@@ -1,4 +1,4 @@
-"""Read the log of all jobs in Cloud Logging. `job_log` writes the service's lines.
+"""Read the log of all jobs in Cloud Logging. `job_log` writes Trainmaster's own lines.
 
 The Python client imports this module, and nothing that writes.
 """
@@ -53,8 +53,8 @@ class LogEntries:
         """Return entries that match the filter, the oldest first, and the token of the next page,
         or an empty one.
 
-        `newest_first` reverses the order; `limit`: at most so many. Raises TemporaryError or
-        PermanentError.
+        `newest_first` reverses the order; `limit`: largest number of entries. Raises TemporaryError
+        or PermanentError.
         """
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],

@@ -1,8 +1,8 @@
 """The problems of a job document, all at once, each with its field and a correct value.
 
 `Problems` collects them while a document is read, and with them what is substituted. Code addresses
-a field by its canonical path (`FieldPath`, the service's own camelCase names); messages show the
-names as the sender spelled them.
+a field by its canonical path (`FieldPath`, the camelCase names of AI Platform Training, the
+service); messages show the names as the sender spelled them.
 """
 
 from __future__ import annotations

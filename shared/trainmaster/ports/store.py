@@ -78,9 +78,8 @@ class States(Protocol):
         """Write the ledger entry and the changed documents in one atomic step, or nothing.
 
         Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a document
-        that is changed, or that of a job with `change.requires_job`, is not as in `loaded`, or if
-        another commit has used an admission token since `admission_token` was taken. Commits that
-        only require the job do not conflict with each other.
+        that is changed is not as in `loaded`, or if another commit has used an admission token
+        since `admission_token` was taken.
         """
         ...
 
@@ -139,7 +138,7 @@ class Ledgers(Protocol):
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Return the losses of this round or hold that were committed after this ledger entry.
 
-        Only losses count that were reported at most `COMMIT_MAX` before the entry. The first
+        Only losses that were reported at most `COMMIT_MAX` before the entry count. The first
         `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.
         """
         ...

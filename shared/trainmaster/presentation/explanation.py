@@ -46,12 +46,16 @@ def explanation(
     # The failures in a row of a job that goes on in spite of them
     failing = failing_of(state.job, state.replicas, now)
     steps = next_steps(state.job, state.replicas, entries, wait, state.machine_set)
-    return {
-        "state": state.job.state.value,
-        **({"notes": list(state.job.notes)} if state.job.notes else {}),
-        **({"error": headline(state.job, ending)} if state.job.error_message else {}),
-        **(ending.view() if ending else {}),
-        **({"failing": failing.view()} if failing else {}),
+    shown_state: Json = {"state": state.job.state.value}
+    if state.job.notes:
+        shown_state["notes"] = list(state.job.notes)
+    if state.job.error_message:
+        shown_state["error"] = headline(state.job, ending)
+    if ending:
+        shown_state |= ending.view()
+    if failing:
+        shown_state["failing"] = failing.view()
+    return shown_state | {
         "decisions": [_decision(entry, omitted) for entry, omitted in shown],
         "nextSteps": list(with_failures(failing, steps)),
         "unconfirmedEffects": unconfirmed(state, pending),

@@ -6,8 +6,8 @@ another VM. This reader keeps a position per VM: the lines of a VM have differen
 lines are those after its position. A VM that prints faster than Cloud Logging accepts sends several
 batches at a time, which may arrive in another order; their entries name the oldest line that was
 not there when they were sent. Such an entry waits until a later one shows that all before it has
-arrived. The service's own lines come from many functions at once. They are read again for some
-time, and known ones are left out.
+arrived. Trainmaster's own lines (*the service's lines*) come from many functions at once. They are
+read again for some time, and known ones are left out.
 """
 
 from __future__ import annotations

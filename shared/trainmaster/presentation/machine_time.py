@@ -31,8 +31,8 @@ def report_view(report: CostReport) -> dict[str, Any]:
 def machine_time_view(goodput: Goodput) -> dict[str, Any]:
     """Return the machine-seconds by attempt and phase. Phases without time are left out.
 
-    Counted is the time from RUNNING to the end, which the old service charged; paid is the time
-    with a VM. `unpartedMachineSeconds` may be paid in part, and is in neither.
+    Counted is the time from RUNNING to the end, which AI Platform Training charged; paid is the
+    time with a VM. `unpartedMachineSeconds` may be paid in part, and is in neither.
     """
     view: dict[str, Any] = {
         "countedMachineSeconds": round(goodput.counted_s, 3),

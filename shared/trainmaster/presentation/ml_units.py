@@ -1,4 +1,5 @@
-"""The usage of a job in machine-hours and in ML units (`consumedMLUnits`), the service's unit.
+"""The usage of a job in machine-hours and in ML units (`consumedMLUnits`), the unit of AI Platform
+Training (the service).
 
 A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49
 USD, the price of one unit; the tests have the figures that the service published. Only machines
@@ -98,7 +99,7 @@ def _running_hours(job: Job, now: datetime) -> float:
 
 
 def _ml_units(job: Job, hours: float) -> float | None:
-    """Return the ML units of so many hours.
+    """Return the ML units that the job uses in `hours`.
 
     None: a machine has no ML units, or the alternatives have different ones.
     """

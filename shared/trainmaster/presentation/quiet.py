@@ -88,8 +88,8 @@ def with_quiet(view: View, quiet: Quiet | None) -> View:
 def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
     """Return the notice of the replica that decides.
 
-    With a time as `stallTimeout`, the first replica that has printed nothing for so long ends all.
-    By default all replicas must be still (print nothing, move no bytes and compute hardly
+    With a time as `stallTimeout`, the first replica that has printed nothing for that time ends
+    all. By default all replicas must be still (print nothing, move no bytes and compute hardly
     anything): the primary, whose success is the job's, stands for them.
     """
     # Replica id → name of a series → its latest point.

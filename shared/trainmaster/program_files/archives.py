@@ -25,8 +25,8 @@ FILES_MAX: Final = 20_000
 HEADER_BYTES_MAX: Final = 16 << 10
 """Longest name or extended header of a tar archive. Linux has no longer paths than 4 KiB."""
 HEADERS_BYTES_MAX: Final = 8 << 20
-"""All headers of a tar archive. `tarfile` needs about a second for so many, and their names that
-much memory.
+"""Most bytes of all headers of a tar archive. `tarfile` reads 8 MiB of them in about a second, and
+keeps as much memory for their names.
 """
 COMMON_VALUES_MAX: Final = 100
 """Values that extended headers may set for all members. `tarfile` copies them for each member."""

@@ -102,7 +102,8 @@ ALWAYS: Final = {
     "wheel",
     "yarl",
 }
-"""Modules of what the service's packages require, and of the image's own tools.
+"""Modules of what the packages of AI Platform Training's runtimes require, and of the image's own
+tools.
 
 Source: the image `scikit-learn`, the smallest of the runtimes.
 """

@@ -40,7 +40,7 @@ def check_packages(
 ) -> Iterator[ProgramFinding]:
     """Yield why `python -m MODULE` cannot run after all packages of the job were installed.
 
-    `bytes_max`: of the sources of all packages together, so much is parsed.
+    `bytes_max`: most bytes of source that are parsed, in all packages together.
     """
     yield from check_module(module, all_files(archives))
     for archive in archives:

@@ -24,10 +24,11 @@ from typing import Final, TypeVar
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 
 FILE_BYTES_MAX: Final = 256 << 10
-"""A larger file is not judged: nobody wrote it by hand. Its tree may need 450 times as much memory.
+"""A larger file is not judged: it was not written by hand. Its tree may need 450 times as much
+memory.
 """
 PROGRAM_BYTES_MAX: Final = 16 << 20
-"""Of a program, so much is parsed. One MiB takes about a second, and five at worst."""
+"""Most bytes of a program that are parsed. One MiB takes about a second, and five at worst."""
 _TOKENS_MAX: Final = 80_000
 """A file with more words and signs is not judged. A usual one of `FILE_BYTES_MAX` has 60,000; the
 time and the memory of Python's parser depend on them, so that `a;a;a;…` costs four times as much.
@@ -35,8 +36,8 @@ time and the memory of Python's parser depend on them, so that `a;a;a;…` costs
 _TOKEN: Final = re.compile(rb"\w+|[^\w\s]")
 _BRACES_MAX: Final = 4_000
 _LONG_NAME: Final = re.compile(rb"(?:\.[\s\\]*+\w++[\s\\]*+){100}")
-"""A file with more braces, or with a dotted name of so many parts, is not judged: for f-strings and
-imports, the time of Python's parser grows with the square of their number.
+"""A file with more braces, or with a dotted name of a hundred parts (`_LONG_NAME`), is not judged:
+for f-strings and imports, the time of Python's parser grows with the square of their number.
 """
 _DEPTH_MAX: Final = 32
 """Names in one module's name, such as three in `a.b.c`, that are looked up."""
@@ -138,8 +139,8 @@ class Sources:
     def __init__(
         self, files: ProgramFiles, python: str, bytes_max: int = PROGRAM_BYTES_MAX
     ) -> None:
-        """`python`: version of the runtime, such as 3.12; empty if it is not known. `bytes_max`: of
-        all files together, so much is parsed; further ones are not judged.
+        """`python`: version of the runtime, such as 3.12; empty if it is not known. `bytes_max`:
+        most bytes that are parsed, in all files together; further files are not judged.
         """
         self._python = version_pair(python) if python else None
         self._files = files
@@ -149,10 +150,9 @@ class Sources:
     def check_syntax(
         self, entry: Entry | None, others: Iterable[str] = ()
     ) -> Iterator[ProgramFinding]:
-        """Yield the files with an error of syntax: of those that the entry may import, and of
-        `others`.
+        """Yield the syntax errors of the files that the entry may import, and of `others`.
 
-        Only one that the program imports whenever it runs must fail.
+        Only an error in a file that the program imports in every run is certain to end it.
         """
         certain = self.closure(entry, certain_only=True) if entry else frozenset()
         possible = self.closure(entry, certain_only=False) if entry else frozenset()
@@ -328,7 +328,8 @@ def _absolute_name(file: str, level: int, module: str, root: str) -> str:
 
     Names begin at the folder of the script, or else at the working directory.
     """
-    within = file.removeprefix(root) if root and "/" in file.removeprefix(root) else file
-    package = PurePosixPath(within).parent.parts
+    path_in_root = file.removeprefix(root)
+    is_in_package = "/" in path_in_root
+    package = PurePosixPath(path_in_root if is_in_package else file).parent.parts
     kept = package[: len(package) - (level - 1)]
     return ".".join([*kept, *([module] if module else [])])

@@ -1,8 +1,9 @@
 """The Suggester port with Optuna, which only the function `tune` imports.
 
-Every suggestion builds a new Optuna study from the tuning job's ledger. Nothing is kept between
-suggestions, and the same trials and seed give the same values. Running trials count as bad ones, so
-that new trials look elsewhere (TPE's constant liar).
+Every suggestion builds a new Optuna study from the trials of the tuning job, and from those of the
+earlier tuning jobs that it continues (`Tuning.earlier`). Nothing is kept between suggestions, and
+the same trials and seed give the same values. Running trials count as bad ones, so that new trials
+look elsewhere (TPE's constant liar).
 
 | scale                  | Optuna's value                                                  |
 | ---------------------- | --------------------------------------------------------------- |
@@ -45,7 +46,7 @@ Values = tuple[str, ...]
 
 class OptunaSuggester:
     """Chooses the values of trials with Optuna, and the trials that are stopped early. Both are
-    deterministic: Optuna learns the trials so far anew in each call.
+    deterministic: each call gives Optuna all trials so far.
 
     Adapter of `trainmaster.ports.Suggester`.
     """

@@ -76,23 +76,6 @@ def test_commit_on_a_stale_state_conflicts_and_writes_nothing(store: Store) -> N
     assert store.entry("digits_1", late.key) is None
 
 
-def test_job_that_must_be_unchanged_conflicts_with_its_other_writers_only(store: Store) -> None:
-    submit(store)
-    loaded = must(store.load_attempt("digits_1"))
-    read = loaded.state.job
-    of_chief, change_of_chief = entry_of(loaded.state, exited(CHIEF, 1))
-    of_worker, change_of_worker = entry_of(loaded.state, exited(WORKER_0, 1))
-    store.commit(loaded, of_chief, replace(change_of_chief, requires_job=True))
-    again = must(store.load("digits_1"))
-    assert (again.state.job, again.tokens["job"]) == (read, loaded.tokens["job"])
-    job = replace(read, notes=("changed",), version=read.version + 1)
-    store.commit(again, replace(of_chief, key="another-writer"), Change(job=job))
-    with pytest.raises(ConflictError):
-        store.commit(loaded, of_worker, replace(change_of_worker, requires_job=True))
-    assert store.entry("digits_1", of_worker.key) is None
-    store.commit(loaded, of_worker, change_of_worker)
-
-
 def test_ignored_event_is_recorded_despite_other_writers(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))

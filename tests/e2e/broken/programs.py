@@ -93,6 +93,23 @@ def serve():
 threading.Thread(target=serve, name="prefetch").start()
 print("Epoch 8/8 loss 0.1", flush=True)
 """
+_THREAD_FAILS: Final = """
+import threading, time
+def load():
+    {}["train"]
+thread = threading.Thread(target=load)
+thread.start()
+thread.join()
+time.sleep(2)
+print("done")
+"""
+_EXIT_HANDLER_FAILS: Final = """
+import atexit, time
+def save():
+    open("/no/folder/model.bin", "wb")
+atexit.register(save)
+time.sleep(2)
+"""
 _NO_TRACEBACK: Final = """
 import sys
 print("loading", flush=True)
@@ -386,6 +403,29 @@ MORE: Final = (
     _program("unknown_column", _COLUMN, "KeyError: 'prize'", "train.py:4"),
     _program("input_with_nan", _NAN_INPUT, "ValueError: Input X contains NaN", "train.py:4"),
     _program("wrong_encoding", _UNICODE, "UnicodeDecodeError: 'utf-8' codec", "train.py:2"),
+    _program(
+        "error_in_a_thread",
+        _THREAD_FAILS,
+        "its output ends with KeyError: 'train'",
+        "train.py:4",
+        ends="SUCCEEDED",
+    ),
+    _program(
+        "error_in_an_exit_handler",
+        _EXIT_HANDLER_FAILS,
+        "its output ends with FileNotFoundError",
+        "'/no/folder/model.bin'",
+        "train.py:4",
+        ends="SUCCEEDED",
+    ),
+    _program(
+        "error_before_a_pipe",
+        'open("data/train.csv")\n',
+        "its output ends with FileNotFoundError",
+        "train.py:1",
+        command=("sh", "-c", "python train.py 2>&1 | tee log.txt"),
+        ends="SUCCEEDED",
+    ),
     BrokenProgram(
         "pin_of_the_framework",
         {"train.py": "import torch\n", "requirements.txt": "torch<2.6\n"},

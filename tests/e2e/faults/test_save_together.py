@@ -48,7 +48,7 @@ def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(
         *(ReplicaId(TaskType.WORKER, index) for index in range(workers)),
     )
     folder = f"gs://{lab.bucket}/saver-{time.time_ns()}"
-    spec = lab.scripted_spec(workers, pythonModule="trainer.saver", args=[], jobDir=folder)
+    spec = lab.scripted_spec(workers=workers, pythonModule="trainer.saver", args=[], jobDir=folder)
     job_id = lab.upload({**spec, "trainmaster": {"checkpointSignal": "SIGUSR1"}}, "saver")
     lab.wait(job_id, "RUNNING")
     lab.until(lambda: all("step 3" in lab.console(job_id, member) for member in members), 60)

@@ -23,7 +23,7 @@ from tests.support.world import World
 
 HEAVY = pytest.mark.heavy(
     fact="each page has its exact headers and no error",
-    quick="headers of four pages in the same module, `unit/console/test_web.py`",
+    quick="headers of four pages in the same module, `unit/console/test_web_security.py`",
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -4,6 +4,7 @@ Logging.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.logging.cloud import PROJECT, Cloud
 from trainmaster import settings
+from trainmaster.cli import main
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
@@ -25,6 +27,9 @@ from trainmaster.wiring import core_services, log_reader, objects
 from trainmaster_local.memory.bus import MemoryBus
 from trainmaster_local.memory.objects import MemoryObjects
 from trainmaster_local.memory.store import MemoryStore
+
+RunMain = Callable[..., tuple[object, str]]
+"""Runs the console script with these arguments; returns its exit status and standard error."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +93,16 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
         entries.close()
     cloud.entries.close()
     settings.settings.cache_clear()
+
+
+@pytest.fixture
+def run_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunMain:
+    """Run the console script itself, not only the command that it finds."""
+
+    def run(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["trainmaster", *arguments])
+        with pytest.raises(SystemExit) as exit_info:
+            main.run()
+        return exit_info.value.code, capsys.readouterr().err
+
+    return run

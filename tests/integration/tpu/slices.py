@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,16 @@ from google.longrunning import operations_pb2
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import a_job, a_plan
 from tests.support.stack import eventually
-from trainmaster.core.model.job import Job
-from trainmaster.core.model.purchase import Purchase
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.purchase import OnDemand, PriceClass, Purchase
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.task_group import TaskGroup, Tpu
-from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.tpu_fleet import TpuFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.ports import Created, Fleet
 
 ZONE = "us-central1-a"
 OTHER_ZONE = "us-west4-a"
@@ -173,6 +175,13 @@ def a_tpu_job(
     return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
 
 
+def a_queued_job(price: PriceClass | None = None, **plan: Any) -> Job:
+    """Return a job that was created now, and whose slice may wait in the queue for an hour."""
+    purchase = Purchase(price or OnDemand(), is_queued=True)
+    job = a_tpu_job(ONE_HOST, purchase=purchase, **{"max_wait_s": 3600, **plan})
+    return replace(job, state=JobState.PREPARING, started_at=None, created_at=datetime.now(UTC))
+
+
 def a_create(job: Job, **changes: Any) -> Create:
     group = job.plan.groups[0]
     replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
@@ -197,6 +206,18 @@ def a_metadata(script: str = "sleep 600", directive: Directive = RUN) -> dict[st
         "action": directive.action,
     }
     return {"startup-script": script, "trainmaster-directive": json.dumps(body)}
+
+
+def listed(fleet: Fleet, job: Job) -> tuple[Vm, ...]:
+    """Return the slices of the job, as the fleet lists them."""
+    return fleet.list_vms(job.job_id, job.plan.tpu_zones)
+
+
+def create_slice(fleet: Fleet, job: Job) -> Vm:
+    """Create the one slice of the job and return it."""
+    assert fleet.create(job, a_create(job), a_metadata()) == Created()
+    (vm,) = listed(fleet, job)
+    return vm
 
 
 def logs_of(folder: Path, name: str) -> list[str]:

@@ -6,13 +6,11 @@ only.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn, Protocol
 
 import pytest
-import requests
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
@@ -26,6 +24,8 @@ from tests.integration.tpu.slices import (
     a_create,
     a_metadata,
     a_tpu_job,
+    create_slice,
+    listed,
     parent,
 )
 from tests.support.captured_logs import CapturedLogs
@@ -33,15 +33,13 @@ from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.purchase import Purchase, Reserved
-from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
+from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import retries
 from trainmaster.gcp.retries import FLEET_READ
-from trainmaster.gcp.tpu_fleet import TpuFleet, listing, queued_resources
-from trainmaster.gcp.tpu_fleet import fleet as adapter
+from trainmaster.gcp.tpu_fleet import listing, queued_resources
 from trainmaster.gcp.tpu_fleet.nodes import log_health
-from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, ZonesUnreachableError, reached
 from trainmaster_local.memory.fleet import MemoryFleet
 
@@ -90,16 +88,6 @@ def world(request: pytest.FixtureRequest) -> World:
 @pytest.fixture
 def job() -> Job:
     return a_tpu_job(ONE_HOST)
-
-
-def listed(fleet: Fleet, job: Job) -> tuple[Vm, ...]:
-    return fleet.list_vms(job.job_id, job.plan.tpu_zones)
-
-
-def create_slice(fleet: Fleet, job: Job) -> Vm:
-    assert fleet.create(job, a_create(job), a_metadata()) == Created()
-    (vm,) = listed(fleet, job)
-    return vm
 
 
 def test_created_slice_is_listed(world: World, job: Job) -> None:
@@ -361,100 +349,6 @@ def test_zone_that_cannot_be_reached_is_named(
     tpus.slices.compute.faults(disabled_apis=["tpu"])
     with pytest.raises(TemporaryError, match="an operator can repair"):
         tpus.fleet.list_all()
-
-
-WRITE_METRIC = """
-url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
-worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
-curl -sf -X PUT --data "worker $worker" -H $flavor $url/guest-attributes/trainmaster/metric \\
-  || echo refused
-echo written; sleep 600
-"""
-
-
-@pytest.mark.parametrize(("allowed", "text"), [("TRUE", "worker 0"), ("FALSE", None)])
-def test_metric_is_what_the_first_host_wrote(
-    tpus: EmulatorWorld, job: Job, allowed: str, text: str | None
-) -> None:
-    metadata = {**a_metadata(WRITE_METRIC), "enable-guest-attributes": allowed}
-    assert tpus.fleet.create(job, a_create(job), metadata) == Created()
-    (vm,) = listed(tpus.fleet, job)
-    eventually(lambda: all("written" in log for log in tpus.slices.logs(vm.name)), 30)
-    assert tpus.fleet.reported_metric(vm) == text
-
-
-WRITE_HEARTBEAT = """
-url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
-worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
-time="2026-11-21T03:0$((9 - worker)):00Z"
-attribute=$url/guest-attributes/trainmaster/heartbeat
-test $worker = 3 || curl -sf -X PUT --data "$time" -H $flavor $attribute
-echo written; sleep 600
-"""
-
-
-def test_heartbeat_of_a_slice_is_the_oldest_that_its_hosts_have_written(
-    tpus: EmulatorWorld,
-) -> None:
-    job = a_tpu_job(FOUR_HOSTS)
-    metadata = {**a_metadata(WRITE_HEARTBEAT), "enable-guest-attributes": "TRUE"}
-    assert tpus.fleet.create(job, a_create(job), metadata) == Created()
-    (vm,) = listed(tpus.fleet, job)
-    eventually(lambda: sum("written" in log for log in tpus.slices.logs(vm.name)) == 4, 30)
-    assert tpus.fleet.last_heartbeat(vm) == datetime(2026, 11, 21, 3, 7, tzinfo=UTC)
-
-
-def test_metric_of_a_deleted_slice_is_unknown(tpus: EmulatorWorld, job: Job) -> None:
-    vm = create_slice(tpus.fleet, job)
-    assert tpus.fleet.delete(vm)
-    assert tpus.fleet.reported_metric(vm) is None
-
-
-def a_response(status: str, code: int) -> requests.Response:
-    response = requests.Response()
-    response.status_code = code
-    response.request = requests.Request("POST", "http://127.0.0.1:9").prepare()
-    response._content = json.dumps(
-        {"error": {"status": status, "message": "no", "code": code}}
-    ).encode()
-    return response
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [("PERMISSION_DENIED", 403), ("NOT_FOUND", 404), ("FAILED_PRECONDITION", 400)],
-)
-def test_metric_that_may_not_be_read_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, status: str, code: int
-) -> None:
-    fleet, vm = a_fleet_whose_api_answers(a_response(status, code), monkeypatch)
-    assert fleet.reported_metric(vm) is None
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "expected"),
-    [
-        ("ABORTED", 409, TemporaryError),
-        ("RESOURCE_EXHAUSTED", 429, TemporaryError),
-        ("UNAVAILABLE", 503, TemporaryError),
-    ],
-)
-def test_failed_read_of_a_metric_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, status: str, code: int, expected: type[Exception]
-) -> None:
-    fleet, vm = a_fleet_whose_api_answers(a_response(status, code), monkeypatch)
-    with pytest.raises(expected, match=f"read trainmaster/metric of {vm.name}"):
-        fleet.reported_metric(vm)
-
-
-def a_fleet_whose_api_answers(
-    response: requests.Response, monkeypatch: pytest.MonkeyPatch
-) -> tuple[TpuFleet, Vm]:
-    """Return a fleet, and a VM to read from. No call is repeated."""
-    monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
-    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: response)
-    memory, job = MemoryFleet(), a_tpu_job()
-    return TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9"), create_slice(memory, job)
 
 
 def test_nodes_of_all_pages_are_listed(

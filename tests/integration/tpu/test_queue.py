@@ -7,12 +7,10 @@ only.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pytest
-from google.cloud import tpu_v2
-from google.protobuf import duration_pb2
 
 from tests.integration.tpu.slices import (
     ONE_HOST,
@@ -21,6 +19,7 @@ from tests.integration.tpu.slices import (
     Slices,
     a_create,
     a_metadata,
+    a_queued_job,
     a_tpu_job,
     parent,
 )
@@ -30,37 +29,19 @@ from tests.support.stack import eventually
 from tests.support.world import run_in_sequence
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.label_rules import LABELS_MAX
+from trainmaster.core.model.job import Job
 from trainmaster.core.model.purchase import (
     FlexStart,
-    OnDemand,
-    PriceClass,
     Purchase,
-    Reserved,
     Spot,
 )
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
-from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
-from trainmaster.gcp.tpu_fleet.nodes import resource
-from trainmaster.gcp.tpu_fleet.operations import Operation
-from trainmaster.gcp.tpu_fleet.queued_resource_spec import alpha_request, request, vm_of
-from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Fleet, NotCreated, Pending
 from trainmaster_local.memory.fleet import MemoryFleet
-
-DEFAULTS = VmDefaults("p", service_account="", network="global/networks/default", subnetwork="")
-
-
-def a_job(price: PriceClass | None = None, **plan: Any) -> Job:
-    """Return a job that may wait in the queue for an hour."""
-    purchase = Purchase(price or OnDemand(), is_queued=True)
-    job = a_tpu_job(ONE_HOST, purchase=purchase, **{"max_wait_s": 3600, **plan})
-    return replace(job, state=JobState.PREPARING, started_at=None, created_at=datetime.now(UTC))
 
 
 class World(Protocol):
@@ -129,7 +110,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 def a_short_lived_job() -> Job:
     """Return a job whose requests fail after a few seconds."""
-    return replace(a_job(max_wait_s=4), created_at=datetime.now(UTC))
+    return replace(a_queued_job(max_wait_s=4), created_at=datetime.now(UTC))
 
 
 def listed(fleet: Fleet, job: Job) -> Vm:
@@ -146,7 +127,7 @@ def enqueue(fleet: Fleet, job: Job, **changes: Any) -> Vm:
 
 
 def test_waiting_request_is_listed_like_its_vm(world: World) -> None:
-    job = a_job()
+    job = a_queued_job()
     vm = enqueue(world.fleet, job)
     create = a_create(job)
     assert (vm.name, vm.zone, vm.replica_id, vm.vm_generation) == (
@@ -161,13 +142,13 @@ def test_waiting_request_is_listed_like_its_vm(world: World) -> None:
 
 
 def test_repeated_create_makes_no_second_request(world: World) -> None:
-    job = a_job()
+    job = a_queued_job()
     vm = enqueue(world.fleet, job)
     assert enqueue(world.fleet, job) == vm
 
 
 def test_admitted_request_becomes_an_ordinary_slice(world: World) -> None:
-    job = a_job()
+    job = a_queued_job()
     waiting = enqueue(world.fleet, job)
     world.admit(waiting.name)
     vm = listed(world.fleet, job)
@@ -178,7 +159,7 @@ def test_admitted_request_becomes_an_ordinary_slice(world: World) -> None:
 
 
 def test_waiting_request_can_be_deleted_repeatedly(world: World) -> None:
-    job = a_job()
+    job = a_queued_job()
     vm = enqueue(world.fleet, job)
     assert world.fleet.delete(vm)
     assert world.fleet.delete(vm), "it may be repeated"
@@ -186,7 +167,7 @@ def test_waiting_request_can_be_deleted_repeatedly(world: World) -> None:
 
 
 def test_delete_leaves_a_newer_request_of_the_same_name_alone(world: World) -> None:
-    job = a_job()
+    job = a_queued_job()
     old = enqueue(world.fleet, job)
     assert world.fleet.delete(old)
     young = enqueue(world.fleet, job, vm_generation=2)
@@ -211,7 +192,7 @@ def test_failed_request_is_reported_in_its_round_and_replaced_in_the_next(world:
 
 
 def test_preempted_slice_is_stopped_and_deleted_with_its_request(world: World) -> None:
-    job = a_job(Spot())
+    job = a_queued_job(Spot())
     name = enqueue(world.fleet, job).name
     world.admit(name)
     world.preempt(name)
@@ -227,7 +208,7 @@ def test_preempted_slice_is_stopped_and_deleted_with_its_request(world: World) -
 def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(
     tpus: EmulatorWorld,
 ) -> None:
-    job = a_job()
+    job = a_queued_job()
     tpus.fill(ZONE)
     waiting = enqueue(tpus.fleet, job)
     tpus.admit(waiting.name)
@@ -238,7 +219,7 @@ def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(
 def test_slice_deleted_by_a_user_is_stopped_and_its_request_can_be_deleted(
     tpus: EmulatorWorld,
 ) -> None:
-    job = a_job()
+    job = a_queued_job()
     name = enqueue(tpus.fleet, job).name
     tpus.admit(name)
     tpus.slices.done(tpus.slices.client.delete_node(name=f"{parent()}/nodes/{name}"))
@@ -263,14 +244,14 @@ def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
 
 
 def test_invalid_request_is_denied_and_foreign_requests_stay(tpus: EmulatorWorld) -> None:
-    invalid = a_job()
+    invalid = a_queued_job()
     group = replace(invalid.plan.groups[0], tpu=replace(ONE_HOST, runtime="v1-never"))
     outcome = tpus.fleet.create(invalid, a_create(invalid, group=group), a_metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.kind is CapacityErrorKind.BLOCKED, (
         "Google may offer the version again, or under another name"
     )
-    job = a_job()
+    job = a_queued_job()
     name = a_create(job).names[0]
     tpus.slices.enqueue(name)
     outcome = tpus.fleet.create(job, a_create(job), a_metadata())
@@ -280,14 +261,14 @@ def test_invalid_request_is_denied_and_foreign_requests_stay(tpus: EmulatorWorld
 
 
 def test_zone_without_tpus_is_a_stockout(tpus: EmulatorWorld) -> None:
-    job = a_job(zones=("us-nowhere1-z",))
+    job = a_queued_job(zones=("us-nowhere1-z",))
     outcome = tpus.fleet.create(job, a_create(job, zone="us-nowhere1-z"), a_metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.kind is CapacityErrorKind.STOCKOUT
 
 
 def test_no_request_is_made_after_the_jobs_time_limit(tpus: EmulatorWorld) -> None:
-    job = replace(a_job(max_wait_s=10), created_at=START)
+    job = replace(a_queued_job(max_wait_s=10), created_at=START)
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Pending()
     assert tpus.slices.all_queued() == []
 
@@ -301,7 +282,7 @@ def a_plane(tpus: EmulatorWorld) -> Plane:
 
 
 def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> None:
-    plane, job = a_plane(tpus), a_job()
+    plane, job = a_plane(tpus), a_queued_job()
     plane.submit(job)
     for _ in range(3):
         assert plane.provision(job), (
@@ -322,7 +303,7 @@ def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> No
 
 
 def test_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
-    plane, job = a_plane(tpus), a_job()
+    plane, job = a_plane(tpus), a_queued_job()
     plane.submit(job)
     assert plane.provision(job)
     plane.cancel(job)
@@ -331,7 +312,7 @@ def test_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
 
 
 def test_preempted_job_is_queued_again_with_the_same_name(tpus: EmulatorWorld) -> None:
-    plane, job = a_plane(tpus), a_job()
+    plane, job = a_plane(tpus), a_queued_job()
     plane.submit(job)
     assert plane.provision(job)
     name = a_create(job).names[0]
@@ -352,154 +333,10 @@ def test_preempted_job_is_queued_again_with_the_same_name(tpus: EmulatorWorld) -
 
 
 def test_orphaned_request_is_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
-    plane, lost = a_plane(tpus), a_job()
+    plane, lost = a_plane(tpus), a_queued_job()
     enqueue(plane.fleet, lost)
     times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
     orphans.handle(plane.fleet.list_all(), (), plane.fleet, plane.deps, times, run_in_sequence)
     assert len(plane.store.orphans()) == 1
     orphans.handle(plane.fleet.list_all(), (), plane.fleet, plane.deps, times, run_in_sequence)
     eventually(lambda: tpus.slices.all_queued() == [], 30)
-
-
-# Messages
-
-
-def a_request(job: Job, **changes: Any) -> tpu_v2.QueuedResource:
-    create = a_create(job, **changes)
-    return request(parent(), job, create, resource(job, create, DEFAULTS, {"key": "value"}))
-
-
-def test_request_has_exactly_these_fields() -> None:
-    job = a_job()
-    labels = {
-        "trainmaster-job": job_label(job.job_id),
-        "trainmaster-task": "chief",
-        "trainmaster-attempt": "1",
-        "trainmaster-vm-generation": "1",
-        "trainmaster-directive": "1-1-run",
-        "trainmaster-round": "3",
-    }
-    node = tpu_v2.Node(
-        accelerator_type="v5litepod-4",
-        runtime_version="v2-alpha-tpuv5-lite",
-        network_config=tpu_v2.NetworkConfig(network="projects/p/global/networks/default"),
-        labels=labels,
-        metadata={"key": "value"},
-    )
-    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(
-        parent=parent(), node_id=a_create(job).names[0], node=node
-    )
-    until = tpu_v2.QueuedResource.QueueingPolicy(
-        valid_until_time=job.created_at + timedelta(hours=1)
-    )
-    expected = tpu_v2.QueuedResource(
-        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=until
-    )
-    assert a_request(job, round=3) == expected
-
-
-def test_request_has_at_most_the_allowed_number_of_labels() -> None:
-    job = replace(
-        a_job(), labels=tuple(Label(f"l{number:02}", "x") for number in range(LABELS_MAX))
-    )
-    labels = a_request(job, round=3).tpu.node_spec[0].node.labels
-    assert (len(labels), labels["trainmaster-round"]) == (LABELS_MAX, "3")
-
-
-@pytest.mark.parametrize(
-    ("price", "tier", "reservation"),
-    [
-        (Spot(), "spot", ""),
-        (Reserved("ours"), None, f"{parent()}/reservations/ours"),
-        (
-            Reserved("projects/q/reservations/theirs"),
-            None,
-            f"projects/q/locations/{ZONE}/reservations/theirs",
-        ),
-        (Spot(1, Reserved("ours")), "spot", ""),
-    ],
-)
-def test_request_has_tier_and_reservation_instead_of_the_node(
-    price: PriceClass, tier: str | None, reservation: str
-) -> None:
-    queued = a_request(a_job(price))
-    assert tpu_v2.QueuedResource.pb(queued).WhichOneof("tier") == tier
-    assert queued.reservation_name == reservation
-    assert "scheduling_config" not in queued.tpu.node_spec[0].node
-
-
-def test_request_is_valid_until_the_end_of_the_jobs_wait() -> None:
-    running = replace(a_job(), started_at=START + timedelta(minutes=5), state=JobState.RUNNING)
-    assert a_request(running).queueing_policy.valid_until_time == START + timedelta(
-        minutes=5, seconds=3600
-    )
-    week = duration_pb2.Duration(seconds=7 * 24 * 3600)
-    policy = tpu_v2.QueuedResource.QueueingPolicy.pb(
-        a_request(a_job(max_wait_s=None)).queueing_policy
-    )
-    assert policy.valid_until_duration == week
-
-
-@pytest.mark.parametrize(("max_running_s", "run"), [(7200, "10800s"), (7 * 24 * 3600, "604800s")])
-def test_flex_start_adds_the_fields_of_the_alpha_api(max_running_s: int, run: str) -> None:
-    job = a_job(max_running_s=max_running_s)
-    body = alpha_request(a_request(job), FlexStart(), job.plan)
-    assert body is not None
-    assert body.pop("provisioningModel") == "FLEX_START"
-    assert body.pop("runDuration") == {"maxRunDuration": run}
-    assert body["tpu"]["nodeSpec"][0]["nodeId"] == a_create(job).names[0]
-    assert set(body) == {"tpu", "queueingPolicy"}
-
-
-STATES = {
-    "STATE_UNSPECIFIED": VmStatus.QUEUED,
-    "CREATING": VmStatus.QUEUED,
-    "ACCEPTED": VmStatus.QUEUED,
-    "PROVISIONING": VmStatus.QUEUED,
-    "FAILED": VmStatus.REFUSED,
-    "DELETING": VmStatus.STOPPING,
-    "ACTIVE": VmStatus.STOPPED,
-    "SUSPENDING": VmStatus.STOPPING,
-    "SUSPENDED": VmStatus.STOPPED,
-    "WAITING_FOR_RESOURCES": VmStatus.QUEUED,
-}
-
-
-@pytest.mark.parametrize(
-    "state", list(tpu_v2.QueuedResourceState.State), ids=lambda state: state.name
-)
-def test_each_request_state_has_a_vm_status(state: tpu_v2.QueuedResourceState.State) -> None:
-    """Covers all states of the client library, so that a new one fails here first.
-
-    The request has no node; otherwise the node would be listed.
-    """
-    queued = tpu_v2.QueuedResource(
-        name="projects/p/locations/z/queuedResources/tm-a-1234567890abcdef-chief-0",
-        create_time=START,
-        state=tpu_v2.QueuedResourceState(state=state),
-    )
-    vm = vm_of(queued)
-    assert (vm.status, vm.is_tpu, vm.created_at) == (STATES[state.name], True, START)
-    assert vm.instance_id == f"tm-a-1234567890abcdef-chief-0-queued-{int(START.timestamp() * 1000)}"
-
-
-def test_operation_with_an_unknown_response_type_is_parsed() -> None:
-    """The client library raises an exception for it."""
-    body = {
-        "name": "projects/p/locations/z/operations/o",
-        "done": True,
-        "metadata": {
-            "createTime": "2026-11-21T03:00:00.123456789Z",
-            "target": "t",
-            "verb": "create",
-        },
-        "response": {"@type": "type.googleapis.com/google.cloud.tpu.v3.Unheard", "of": 1},
-    }
-    operation = Operation.parse(body)
-    assert (operation.target, operation.verb, operation.done, operation.error) == (
-        "t",
-        "create",
-        True,
-        None,
-    )
-    assert operation.started_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)

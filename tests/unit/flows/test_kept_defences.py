@@ -31,8 +31,7 @@ from trainmaster.core.rules import judge
 from trainmaster.core.rules import kept_machines as rules
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.core.transitions import kept_machines as transitions
-from trainmaster.core.transitions.change import Change
-from trainmaster.flows.commit import decide
+from trainmaster.flows.commit import decide, record
 from trainmaster.flows.provisioning import (
     admission,
     execute_steps,
@@ -158,7 +157,7 @@ def see_no_later_holder(patch: Patch) -> None:
 def release_early(patch: Patch) -> None:
     patch.setattr(
         rules,
-        "not_yet",
+        "provisional",
         lambda text: Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines()),
     )
 
@@ -182,15 +181,8 @@ def judge_no_loss_of_kept_vms(patch: Patch) -> None:
     patch.setattr(judge, "judge_loss_while_kept", lambda *_: None)
 
 
-def commit_a_loss_whatever_the_job_is(patch: Patch) -> None:
-    commit = MemoryStore.commit
-
-    def commit_without_job(
-        store: MemoryStore, loaded: Any, entry: Any, change: Change, *more: Any
-    ) -> None:
-        commit(store, loaded, entry, replace(change, requires_job=False), *more)
-
-    patch.setattr(MemoryStore, "commit", commit_without_job)
+def keep_replaced_vms(patch: Patch) -> None:
+    patch.setattr(record, "_keep_no_replaced_vm", lambda *_: None)
 
 
 def hand_over_to_the_ended(patch: Patch) -> None:
@@ -309,7 +301,7 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         {"fields": races.SERVERS},
     ),
     (
-        commit_a_loss_whatever_the_job_is,
+        keep_replaced_vms,
         races.test_end_before_the_loss_is_committed_keeps_the_others,
         {"fields": races.SERVERS},
     ),

@@ -24,20 +24,23 @@ from tests.support.kept_jobs import (
     succeed,
 )
 from tests.support.world import World, before_next_commit
-from trainmaster.core.actions import SucceedJob
+from trainmaster.core.actions import ReplaceVm, SucceedJob
 from trainmaster.core.events import IncarnationRef, VmRef
+from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.machine_set import ReleaseCause, SetState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.phases import kept_spans
 from trainmaster.core.transitions.change import Change, with_next_version
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.commit import record
 from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job, release_machines
 from trainmaster.gcp.firestore.documents import entry_document
 from trainmaster.messaging.authenticate import AuthDeps, authenticate, expected_audience
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Claims, IdentityError
+from trainmaster.ports import Bus, Claims, IdentityError
 from trainmaster.presentation.job_view import job_view
 from trainmaster_local.memory.store import MemoryStore
 
@@ -382,6 +385,52 @@ def test_end_before_the_loss_is_committed_keeps_the_others(
 
 
 @LOSSES
+def test_end_before_a_fault_is_committed_keeps_the_others(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    before_next_commit(world, monkeypatch, lambda: succeed(world))
+    world.send("replica-exit", WORKERS[0], cause="unfit", exit_status=1, tail="a GPU has errors")
+    deliver(world)
+    check_not_kept(world, lost)
+
+
+def test_function_dies_after_the_loss_is_committed_its_repetition_keeps_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = running_job(SERVERS)
+    lost = world.vm(WORKERS[0])
+    before_next_commit(world, monkeypatch, lambda: succeed(world))
+    publish = record.publish
+
+    def die(entry: LedgerEntry, bus: Bus) -> None:
+        publish(entry, bus)
+        if isinstance(entry.decision.action, ReplaceVm):
+            monkeypatch.setattr(record, "publish", publish)
+            raise TemporaryError("the function's instance ends")
+
+    monkeypatch.setattr(record, "publish", die)
+    with pytest.raises(TemporaryError):
+        lose(world)
+    deliver(world)
+    assert lost.instance_id in {vm.instance_id for vm in machine_set(world).vms}
+    world.send_about(lost, "maintenance", cause="maintenance")
+    deliver(world)
+    check_not_kept(world, lost)
+
+
+def test_losses_that_are_found_at_once_are_all_dropped(first: World) -> None:
+    """Two functions have read the same set."""
+    before = machine_set(first)
+    one, other_vm = before.vms[1:3]
+    kept_machines.drop_lost(before, (one.instance_id,), first.deps)
+    kept_machines.drop_lost(before, (other_vm.instance_id,), first.deps)
+    kept_machines.drop_lost(before, (one.instance_id,), first.deps)
+    assert machine_set(first).vms == before.vms[:1]
+
+
+@LOSSES
 def test_loss_after_the_end_keeps_the_others(fields: dict[str, object]) -> None:
     world = running_job(fields)
     lost = world.vm(WORKERS[0])
@@ -395,6 +444,39 @@ def test_loss_after_the_end_keeps_the_others(fields: dict[str, object]) -> None:
         span for span in kept_spans(world.history, machine_set(world)) if span.end is not None
     )
     assert span.replica_id == WORKERS[0], "nobody pays for it any more"
+
+
+@pytest.mark.parametrize(
+    ("cause", "tail", "words"),
+    [
+        ("unfit", "a GPU has errors\n", "failed the preflight (a GPU has errors)"),
+        ("setup", "the disk is full", "could not be set up (the disk is full)"),
+        ("vm_stopping", "step 17", "was shutting down"),
+    ],
+)
+@LOSSES
+def test_fault_that_is_reported_after_the_end_keeps_the_others(
+    fields: dict[str, object], cause: str, tail: str, words: str
+) -> None:
+    """After such an exit, a job that runs gets another VM."""
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    succeed(world)
+    world.send("replica-exit", WORKERS[0], cause=cause, exit_status=1, tail=tail)
+    deliver(world)
+    check_not_kept(world, lost)
+    left = len(machine_set(world).vms)
+    expected = f"The kept machine of worker 0 {words}. Still kept: {left}."
+    assert expected in {entry.decision.text for entry in world.ledger}
+
+
+@pytest.mark.parametrize("cause", ["process", "install", "vm_restarted", "saved"])
+def test_end_of_a_program_that_is_reported_after_the_end_keeps_all(cause: str) -> None:
+    world = running_job(SERVERS)
+    succeed(world)
+    world.send("replica-exit", WORKERS[0], cause=cause, exit_status=1)
+    deliver(world)
+    assert len(machine_set(world).vms) == len(world.job.plan.replica_ids)
 
 
 def test_machine_that_stops_while_kept_is_kept_no_longer(first: World) -> None:
@@ -440,11 +522,12 @@ def test_losses_of_one_moment_do_not_hinder_each_other(
     commits: list[str] = []
     others = iter([ReplicaId(TaskType.WORKER, index + 1) for index in range(attempts)])
 
-    def commit_after_others(loaded: Any, entry: Any, *more: Any) -> None:
+    def commit_after_others(loaded: Any, entry: Any, change: Change, *more: Any) -> None:
         commits.append(entry.key)
         for replica_id in others:
             world.send("maintenance", replica_id, cause="maintenance")
-        commit(loaded, entry, *more)
+        assert change.job is None, "all would write one document"
+        commit(loaded, entry, change, *more)
 
     monkeypatch.setattr(world.store, "commit", commit_after_others)
     lose(world)

@@ -104,6 +104,17 @@ def maintenance(scene: Scene) -> None:
     report(scene, WORKER, "maintenance", cause="maintenance")
 
 
+def unfit_worker(scene: Scene) -> None:
+    """The preflight before another start of the program has found a fault of the machine."""
+    scene.lost.add(scene.vms[WORKER].instance_id)
+    report(scene, WORKER, "replica-exit", cause="unfit", exit_status=1, tail="a GPU has errors")
+
+
+def failed_setup_of_worker(scene: Scene) -> None:
+    scene.lost.add(scene.vms[WORKER].instance_id)
+    report(scene, WORKER, "replica-exit", cause="setup", exit_status=1, tail="the disk is full")
+
+
 def vanished_vm(scene: Scene) -> None:
     """Only a listing shows the loss."""
     vm = scene.vms[WORKER]
@@ -164,6 +175,8 @@ EVENTS: Final[tuple[Event, ...]] = (
     failure_of_worker,
     ready_worker,
     maintenance,
+    unfit_worker,
+    failed_setup_of_worker,
     vanished_vm,
     provision,
     sweep,
@@ -311,6 +324,16 @@ def check_periods(machines: MachineSet) -> None:
             assert end <= begin
 
 
+FAULTS: Final = {unfit_worker, failed_setup_of_worker}
+EXITS: Final = FAULTS | {exit_of_worker, failure_of_worker}
+
+
+def both_happen(one: Event, other_event: Event) -> bool:
+    """Whether both events can be reported: a program that has ended was not refused its machine."""
+    pair = {one, other_event}
+    return len(pair) == 1 or not (pair & FAULTS and pair <= EXITS)
+
+
 QUICK: Final = ((exit_of_primary, False), (maintenance, False), (exit_of_primary, True))
 """Events beside which losses and takes are most likely to be missed, and whether the first job has
 ended.
@@ -343,6 +366,8 @@ def cases() -> list[object]:
 def test_event_beside_each_other_one(one: Event, is_independent: bool, has_ended: bool) -> None:
     start = scene_of(is_independent=is_independent, has_ended=has_ended)
     for other_event in EVENTS:
+        if not both_happen(one, other_event):
+            continue
         for number, scene in enumerate(interleavings(start, one, other_event)):
             try:
                 settle(scene)

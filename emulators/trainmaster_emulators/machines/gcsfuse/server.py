@@ -35,6 +35,8 @@ THREADS: Final = 8
 NO_REPLY: Final = {Opcode.FORGET, Opcode.INTERRUPT, Opcode.BATCH_FORGET}
 HEADER_BYTES: Final = 40
 """Size of a `fuse_in_header`, with which each request begins."""
+REQUEST_HEADER: Final = struct.Struct("<4xIQQ")
+"""The beginning of a `fuse_in_header`, after its size: opcode, number of the request, node."""
 REPLY_HEADER: Final = struct.Struct("<IiQ")
 """A `fuse_out_header`: size of the whole reply, negative errno, number of the request."""
 WRITE_BYTES_MAX: Final = 1 << 20
@@ -58,7 +60,9 @@ _INIT_FIELDS: Final = (
 """Source: `fuse_init_out` in linux/fuse.h."""
 INIT_REPLY: Final = struct.pack("<4I2HII2H32x", *_INIT_FIELDS)
 NAMES: Final[dict[int, str]] = {Opcode.WRITE: "WriteFile", Opcode.FLUSH: "FlushFile"}
-"""Requests in gcsfuse's log, as far as anything depends on them."""
+"""Names that gcsfuse's log has for these requests. In a line with an error, they tell the agent
+that a file could not be saved (`trainmaster.agent.setup.gcs_mount`).
+"""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -114,7 +118,7 @@ def serve(device: int, files: Files) -> None:
             if error.errno == errno.ENODEV:
                 return
             continue  # the request was interrupted
-        opcode, unique, node = struct.unpack_from("<4xIQQ", request)
+        opcode, unique, node = REQUEST_HEADER.unpack_from(request)
         if opcode in NO_REPLY:
             continue
         status, reply = handle(files, opcode, node, request[HEADER_BYTES:])

@@ -6,7 +6,7 @@ failure ended it, and charges a restart to that member, or nobody.
 F1    no program of a round starts beside a program of another round (`simulator.world.programs`)
 F2    a member that a verdict charges failed by itself
 F3    every stop of a round leads to the next one, a rerun or the end: the job ends (I1)
-F4    no job is FAILED without a failed program, a failed set-up or an error of the service
+F4    no job is FAILED without a failed program, a failed set-up or an error of Trainmaster
 F5    SUCCEEDED only if the primary exited 0 in this attempt
 """
 

@@ -25,13 +25,13 @@ succeed.
 BUCKET: Final = "b"
 """Bucket of the job files."""
 CANCEL_WITHIN_S: Final = 200.0
-"""A cancellation comes at most so long after the submission."""
+"""Latest time of a cancellation, from the submission."""
 RIVAL_WITHIN_S: Final = 60.0
-"""Another submission of the same job id comes at most so long after the first."""
+"""Latest time of another submission of the same job id, from the first one."""
 REQUESTS: Final = 3
 """Deletions, and changes of labels, of one job."""
 REQUESTS_WITHIN_S: Final = 400.0
-"""Each of them comes at most so long after the submission."""
+"""Latest time of each deletion or change, from the submission."""
 
 
 class UserActions:

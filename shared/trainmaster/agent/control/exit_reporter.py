@@ -22,7 +22,7 @@ DELAY_S = 5.0  # from the exit of a program that was asked to save to its report
 
 
 class ExitReporter:
-    """Use it on the main thread only."""
+    """Stores the exits of programs, and reports them. Use it on the main thread only."""
 
     def __init__(self, inbox: Inbox, run_state: RunState, console: Console) -> None:
         self._inbox = inbox
@@ -61,7 +61,10 @@ class ExitReporter:
         self._inbox.post_later(DELAY_S, self.report_delayed)
 
     def report_delayed(self) -> None:
-        """Report the delayed exit now, unless a newer directive has superseded it since."""
+        """Report the delayed exit now, unless another exit was reported meanwhile.
+
+        As for every exit, `RunState` reports nothing once a newer directive has superseded it.
+        """
         if self._is_delayed:
             self._is_delayed = False
             self._run_state.report_exit()

@@ -45,15 +45,15 @@ TIMER_SKEW_S = 0.2
 ASK_S = 2.0
 """How long peers are asked. A directive orders it for the others."""
 AGAIN_S = 600.0
-"""A notice that comes so long after a request is another request: the first notice may have been
-withdrawn.
+"""A notice that comes later than this after a request is another request: the first notice may have
+been withdrawn.
 """
 FINISH_S = 600.0
 """Time for a save, from the request or from the end of the round."""
 LATE_S = 60.0
 """Time after a VM should have been given up for which the notice still explains an exit."""
 CATCH_AGAIN_S = 30.0
-"""When a program that catches no signal is looked at again."""
+"""Time after which the agent checks again whether the program catches the signal."""
 AHEAD_MAX_S = 3600.0
 """Longest time until a VM is given up that a peer may name: the longest notice."""
 

@@ -5,9 +5,9 @@ train together; each one has a number, from 0.
 
 The job's `stallTimeout` says when a program counts as hung:
 
-    a time   it has printed nothing for so long
-    auto     it has been still for so long: it prints nothing, moves no bytes and computes nothing
-             (`stillness.py`); and so have the programs of all members of its job
+    a time   it has printed nothing for this time
+    auto     it and the programs of all other members have been still for ten minutes or longer:
+             they print nothing, move no bytes and compute nothing (`stillness.py`)
 
 With `auto`, the agents agree over their peer channel, which sends datagrams from VM to VM:
 
@@ -56,7 +56,7 @@ reached the timeout, to count as silent itself.
 Members in lockstep print their last lines at about the same time, whichever of them hangs.
 """
 NOTICE_S = 120.0
-"""Quiet time from which users are told that the program will be ended: its third quiet minute."""
+"""Quiet time from which users see that the program will be ended."""
 SAMPLES_MIN = 4  # samples, at least, before a program counts as still
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
@@ -82,7 +82,7 @@ class Reason(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """A program that is on its way to be ended as hung."""
+    """A program that the agent will end as hung, unless it becomes active."""
 
     for_s: float
     """How long it has printed nothing, or has been still."""

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse, call
 
 LONG_POLL_S = 60  # as Google's guest agent does it; the client waits a little longer
-TOKEN_MARGIN_S = 60.0  # a token is requested again so long before it expires
+TOKEN_MARGIN_S = 60.0  # a new token is requested when the old one expires within this time
 
 
 class MetadataServer:

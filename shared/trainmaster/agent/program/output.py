@@ -41,8 +41,8 @@ class Tail:
 
 
 def last_line(text: str, chars: int) -> str:
-    """Return the last line that has a letter or a digit, cut to so many characters; empty if there
-    is none. Of a line that was drawn over itself, what it showed last.
+    """Return the last line that has a letter or a digit, cut to `chars` characters; empty if there
+    is none. Of a line that was drawn over itself, return what it showed last.
     """
     for line in reversed(re.split(r"[\r\n]", text)):
         if any(map(str.isalnum, line)):
@@ -55,9 +55,9 @@ def whole_lines(
 ) -> Iterator[bytes]:
     """Yield pieces of whole lines as soon as they are complete.
 
-    `read` waits for so many seconds at most. It returns the next bytes, empty bytes at the end, and
-    None if the time is over. The bytes are unchanged, except that a line end is added to a line
-    that is longer than LINE_MAX, that is not complete after HELD_MAX_S (a progress bar, a
+    `read` waits for at most the given number of seconds. It returns the next bytes, empty bytes at
+    the end, and None if the time is over. The bytes are unchanged, except that a line end is added
+    to a line that is longer than LINE_MAX, that is not complete after HELD_MAX_S (a progress bar, a
     question), or that is the last one.
     """
     rest = b""

@@ -38,7 +38,7 @@ _FRAME_PLACE = re.compile(r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
 _LABEL_MAX = 200
 """Longest label, in characters, in which a time is searched."""
 HEAD_LINES = 3
-"""The first frame of a traceback is in so many lines after its first line."""
+"""Lines after the first line of a traceback in which its first frame is searched."""
 # The arrow of loguru before the frame in which the error was caught
 _ARROW = '> File "'
 # What Ray adds to a line that other workers have printed, too

@@ -40,12 +40,18 @@ from trainmaster.agent.program.signal_receivers import (
     waits_without_ranks,
 )
 from trainmaster.agent.program.stacks import find_stacks, without_modules
-from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
+from trainmaster.agent.program.tracebacks import (
+    LAUNCHED,
+    find_unreported_error,
+    parse_traceback,
+)
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
 
 TRACEBACK_BYTES = 64 * 1024
-"""Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
+"""Bytes of the end of each stream that are kept, to find the traceback in them: TensorFlow's
+tracebacks are tens of kilobytes long.
+"""
 PUMP_JOIN_S = 5.0
 """Time for output that is still in the pipes when the program has ended."""
 _RANK_FAILED = re.compile(r"failed \(exitcode: ")
@@ -247,7 +253,7 @@ class Program:
         oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
-        error = self._find_error() if returncode else None
+        error = self._find_error() if returncode else self._find_unreported_error()
         _, stderr = self._streams[0]
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
@@ -272,6 +278,11 @@ class Program:
         """
         errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams]
         return min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
+
+    def _find_unreported_error(self) -> dict[str, Any] | None:
+        """Return the error that a program printed last which exited 0."""
+        errors = (find_unreported_error(tail.text(), self._package) for _, tail in self._streams)
+        return next(filter(None, errors), None)
 
     @property
     def _is_saving(self) -> bool:

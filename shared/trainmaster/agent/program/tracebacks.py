@@ -38,7 +38,8 @@ STARTS_MAX = 64
 once.
 """
 BARE_LINES = 5
-"""An error without a traceback, with its file, is in so many lines at the end of the output."""
+"""Lines at the end of the output in which an error without a traceback, with its file, is searched.
+"""
 
 _GROUP = "+ Exception Group "
 """Before the first line of an exception group's traceback. Its other lines begin with "| "."""
@@ -48,6 +49,8 @@ pip's indentation.
 """
 # A frame behind the label of a process, which is group 1
 _LABELLED_FRAME = re.compile(r'(.*?)  File "[^"]+", line \d+')
+_EXIT_HANDLER = "Exception ignored in atexit callback"
+"""What Python prints before the traceback of a function of `atexit`."""
 _REPORTED = "traceback : "
 """Before a traceback in the report of torchrun, which repeats what a rank has printed."""
 _RANK = re.compile(r"\[rank\d+\]: ")
@@ -176,6 +179,37 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     return _choose_error(candidates, root_prefix) or reported or _find_bare_error(lines[:end])
 
 
+def find_unreported_error(output: str, package: str = "") -> dict[str, Any] | None:
+    """Return the error with which the output of a program ends that exited 0, as `parse_traceback`
+    does; None if there is none.
+
+    An exception is lost like this in a thread, a child process, a task of asyncio or an exit
+    handler, and in a shell before `|` or `;`. A program may print errors that it survives: so it
+    must be raised in the program's own code, and nothing but notes of other programs may follow.
+    """
+    lines = plain_lines(output)
+    while lines and (not lines[-1].strip() or starts_note(lines[-1], "")):
+        lines.pop()
+    reader = _TracebackReader(lines, package, takes_exit_handlers=True)
+    for start in reader.latest_starts[:1]:
+        error = reader.read(start, len(lines))
+        if error is not None and error["own_frame"] and _is_at_end(error, lines):
+            return error
+    return None
+
+
+def _is_at_end(error: dict[str, Any], lines: list[str]) -> bool:
+    """Return whether the last line is the last one of the error.
+
+    Lines behind the first one of a message may also be what the program printed when it went on,
+    unless they are indented.
+    """
+    printed = f"{error['type']}: {error['message']}" if error["message"] else str(error["type"])
+    _, *further = printed.splitlines()
+    is_one_message = all(line.startswith((" ", "\t")) or not line.strip() for line in further)
+    return is_one_message and lines[-1].rstrip().endswith(printed.splitlines()[-1].rstrip())
+
+
 def _read_report(text: str, package: str) -> dict[str, Any] | None:
     """Return the error in the report of torchrun; None if it has none.
 
@@ -204,7 +238,7 @@ class _Candidate(NamedTuple):
     """An error that may be why the program ended."""
 
     prefix: str
-    """Of the lines of the process that printed it; empty: they have none."""
+    """The prefix of the lines of the process that printed it; empty: they have none."""
     error: dict[str, Any]
 
 
@@ -261,13 +295,20 @@ def _has_cause_before(lines: list[str], start: int) -> bool:
 class _TracebackReader:
     """Reads the tracebacks of an output, whose lines are in the form of Python."""
 
-    def __init__(self, lines: list[str], package: str) -> None:
+    def __init__(
+        self, lines: list[str], package: str, *, takes_exit_handlers: bool = False
+    ) -> None:
+        """`takes_exit_handlers`: whether to read the errors of functions of `atexit`, too, which
+        change no exit status.
+        """
         self._lines = lines
         self._package = package
         self.prefixes: dict[int, str] = {}
         """Number of a traceback's first line → prefix of each of its lines, in order."""
         for number, line in enumerate(lines):
-            is_ignored = number > 0 and "Exception ignored" in lines[number - 1]
+            line_before = lines[number - 1] if number else ""
+            is_taken = takes_exit_handlers and _EXIT_HANDLER in line_before
+            is_ignored = "Exception ignored" in line_before and not is_taken
             head = lines[number + 1 : number + 1 + HEAD_LINES]
             prefix = None if is_ignored else _prefix_of(line, head)
             if prefix is not None:

@@ -49,7 +49,7 @@ LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0  # longest wait between two tries of a batch
 TRIES_BEFORE_WARNING = 3  # failed tries of one batch
 PATIENCE_S = 5.0
-"""When all batches are failing, `flush` gives up once none was accepted for so long."""
+"""When all batches are failing, `flush` gives up after this time without an accepted one."""
 POLL_S = 0.5  # how often `flush` asks whether it is needless
 HURRY_S = 3.0
 """Longest duration of `flush` once the VM shuts down."""

@@ -6,8 +6,10 @@
 
 `main.py` calls `remember_first_objects` for the first job of a VM that several jobs may use, one
 after the other, and `remove_left_objects` when the agent of a later job starts there. What the
-VM's image has of its own stays, and so do container images and the caches of builds. The engine of
-a local VM is that of the developer's machine: only containers of this VM are removed there.
+VM's image has of its own stays, and so do container images and the caches of builds. Without a
+record of it, nobody knows whose a volume or a network is: it stays, and the VM is replaced. The
+engine of a local VM is that of the developer's machine: only containers of this VM are removed
+there.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def remove_left_objects(
     workspace: Workspace, engines: Sequence[ContainerEngine], processes: Path = Path("/proc")
 ) -> tuple[int, list[str]]:
     """Remove what the last job has left in the engines. Return the number of containers among it,
-    and what cannot be removed, in words.
+    and in words what cannot be removed, or may be the last job's.
     """
     first = _read_first_objects(workspace)
     removed = 0
@@ -60,31 +62,41 @@ def remove_left_objects(
         try:
             left = _new(engine.objects(), known)
             for kind, names in left.items():
-                engine.remove_objects(kind, names)
+                if known is not None or kind == CONTAINER:
+                    engine.remove_objects(kind, names)
             removed += len(left[CONTAINER])
             findings += [
-                f"the {kind} {name} of the last job cannot be removed"
+                _describe_left(kind, name, is_known=known is not None)
                 for kind, names in _new(engine.objects(), known).items()
                 for name in names
             ]
         except EngineError as error:
+            had_answered = first is None or known is not None
             if _has_shims(processes):
                 findings.append(f"containers may run that {engine.name} does not end: {error}")
+            elif had_answered:
+                findings.append(f"what {engine.name} has is not known: {error}")
     return removed, findings
 
 
 def _new(
     objects: Mapping[str, Sequence[str]], first: Mapping[str, Sequence[str]] | None
 ) -> dict[str, list[str]]:
-    """Return what the engine did not have before the first job, by kind; all containers and nothing
-    else if that is not known.
+    """Return what the engine did not have before the first job, by kind; all if that is not
+    known.
     """
-    if first is None:
-        return {kind: list(names) if kind == CONTAINER else [] for kind, names in objects.items()}
+    had = first or {}
     return {
-        kind: [name for name in names if name not in first.get(kind, ())]
+        kind: [name for name in names if name not in had.get(kind, ())]
         for kind, names in objects.items()
     }
+
+
+def _describe_left(kind: str, name: str, *, is_known: bool) -> str:
+    """Return the finding about an object. `is_known`: whether it is the last job's."""
+    if is_known:
+        return f"the {kind} {name} of the last job cannot be removed"
+    return f"it is not known whether the {kind} {name} is of the last job"
 
 
 def _read_first_objects(workspace: Workspace) -> Mapping[str, Any] | None:

@@ -48,7 +48,7 @@ class RuntimePackages:
         self._folder.mkdir(parents=True, exist_ok=True)
         frameworks = [requirement for requirement in missing if is_framework(requirement)]
         others = [requirement for requirement in missing if requirement not in frameworks]
-        # Frameworks first: the other run must keep their builds, and replaces none.
+        # Frameworks first: the second run is told to keep their builds, whatever it requires.
         self._run_pip(frameworks, extra_options=[])
         self._run_pip(others, extra_options=keep_builds(self._folder))
 

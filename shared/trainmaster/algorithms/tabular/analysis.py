@@ -10,7 +10,8 @@
 Users who want whole numbers to be something else write 101.0 for a number, or code_101 for a
 category.
 
-Source: the service's pages; they do not define how many values are few, so these limits are ours.
+Source: AI Platform Training's pages; they do not define how many values are few, so these limits
+are ours.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
       ]
     }
 
-Types and treatments have the names of the service's page on preprocessing.
+Types and treatments have the names of AI Platform Training's page on preprocessing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads files into tables for training, validation and test, and prepares the tables.
 
-With `--preprocess`, in the service's order: split; drop rows with too many missing values; fill the
-others. Without it nothing is changed, and missing values are refused where a model cannot learn
-from them.
+With `--preprocess`, in the order of AI Platform Training (the service): split; drop rows with too
+many missing values; fill the others. Without it nothing is changed, and missing values are refused
+where a model cannot learn from them.
 """
 
 from __future__ import annotations

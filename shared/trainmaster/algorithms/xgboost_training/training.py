@@ -60,7 +60,7 @@ def boost(
 
 
 def write_model(job_dir: str, model: xgboost.Booster) -> None:
-    """Write the model as XGBoost's binary JSON, and a copy under the name that the service used."""
+    """Write the model as XGBoost's binary JSON, and a copy under AI Platform Training's name."""
     content = bytes(model.save_raw("ubj"))
     for name in ("model.ubj", "model.bst"):
         write_file(join(job_dir, "model", name), content)

@@ -26,7 +26,7 @@ PACKAGE_BYTES_MAX: Final = 100 << 20
 """Larger packages are not read."""
 UNPACKED_BYTES_MAX: Final = 2 << 30
 SOURCE_BYTES_MAX: Final = PROGRAM_BYTES_MAX
-"""Of all packages of a program together, so much is read and parsed."""
+"""Most bytes of source that are read and parsed, in all packages of a program together."""
 _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
 """An option and its value in one argument: `--epochs 3`."""
 

@@ -31,7 +31,7 @@ class StateCounts:
     by_state: Mapping[JobState, int] | None
     """None: they are being counted."""
     newest: int | None = None
-    """Only so many of the newest jobs were counted; None: all jobs."""
+    """Number of the newest jobs that were counted; None: all jobs."""
 
     def total(self, states: Sequence[JobState]) -> int | None:
         """Return the number of jobs in these states; without any, in all. None: not counted yet."""

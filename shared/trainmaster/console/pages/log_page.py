@@ -293,7 +293,7 @@ def _line(line: LogLine) -> Line:
 
 
 def _tasks(job: Job) -> tuple[str, ...]:
-    """Return the task names of the job's first replicas, and that of the service."""
+    """Return the task names of the job's first replicas, and that of Trainmaster's own lines."""
     replica_ids = () if job.tuning else job.plan.replica_ids[:TASKS_MAX]
     names = [
         f"{task_base(replica_id.task_type, job.plan.origin.dialect)}-{replica_id.index}"

@@ -47,7 +47,7 @@ class Console:
     limits: Limits
     """Resource → how much of it all jobs together may use."""
     ml_unit_price: Money | None
-    """Price of an ML unit, in which the old service counted usage; None: no cost is shown."""
+    """Price of an ML unit, in which AI Platform Training counted usage; None: no cost is shown."""
     actions: Actions
     version: str = ""
     log_project: str = ""

@@ -57,8 +57,9 @@ def environment(
         "MASTER_PORT": port,
         "CLOUD_ML_JOB_ID": public_id(job.job_id),
         "CLOUD_ML_PROJECT_ID": cluster.project,
-        **({"TRAINMASTER_REPLICAS": str(len(plan.replica_ids))} if plan.restarts.elastic else {}),
     }
+    if plan.restarts.elastic:
+        variables["TRAINMASTER_REPLICAS"] = str(len(plan.replica_ids))
     if job.trial_of is not None:
         variables["CLOUD_ML_TRIAL_ID"] = trial_number(job.job_id)
         variables["CLOUD_ML_HP_METRIC_TAG"] = job.trial_of.metric_tag

@@ -1,9 +1,9 @@
 """How the training code sees its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
 
 They are made once per role, because one bulk insert gives all its VMs the same metadata. The agent
-adds the task index (docs/interfaces.md section 3). Source of the shapes: the service's documented
-TF_CONFIG and real replica logs; for worker pools, Vertex AI's documented CLUSTER_SPEC as XManager
-reads it.
+adds the task index (docs/interfaces.md section 3). Source of the shapes: the documented TF_CONFIG
+of AI Platform Training (the service) and real replica logs; for worker pools, Vertex AI's
+documented CLUSTER_SPEC as XManager reads it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Events about a job as a whole.
 
-The gang are the VMs of a job that are requested together, in one zone; each request is a placement
+The gang is the VMs of a job that are requested together, in one zone; each request is a placement
 round, and a pass is one request in each of the job's zones. A member is a replica of a synchronous
 job, and a round one common run of all members, which is held until all of them are ready.
 """
@@ -267,7 +267,7 @@ class MachinesReleased(JobEventBase):
     cause: ReleaseCause
     at: datetime
     by: str = ""
-    """Who released them: a user, or the job that needs what they use; empty: nobody."""
+    """The user who released them, or the job that needs what they use; empty: neither did."""
     kind: Literal["machines_released"] = "machines_released"
 
     @property
@@ -283,13 +283,13 @@ class MachinesLost(JobEventBase):
     """The holder of the machine set."""
     instance_ids: tuple[str, ...]
     seen: int
-    """Version of the set that the VMs were compared with."""
+    """Version of the set that had them."""
     at: datetime
     kind: Literal["machines_lost"] = "machines_lost"
 
     @property
     def key(self) -> str:
-        return f"machines-lost-{self.seen}"
+        return f"machines-lost-{self.seen}-{self.instance_ids[0]}"
 
 
 @dataclass(frozen=True, slots=True)

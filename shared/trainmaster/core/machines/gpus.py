@@ -30,7 +30,7 @@ class GpuType:
     """Number of its name in Vertex AI's enum AcceleratorType; None: it has none."""
 
 
-# Counts: the service's "Using GPUs" as encoded by tensorflow_cloud (gcp.py).
+# Counts: AI Platform Training's "Using GPUs" as encoded by tensorflow_cloud (gcp.py).
 _FOUR: Final = {8: (1, 2, 4), 16: (1, 2, 4), 32: (2, 4), 64: (4,), 96: (4,)}
 _EIGHT: Final = {8: (1, 2, 4, 8), 16: (2, 4, 8), 32: (4, 8), 64: (8,), 96: (8,)}
 

@@ -3,7 +3,8 @@
 A policy moves exits between the rules 8, 9 and 10.
 
     preset   default   the rule table as documented
-             service   as the old service documented it: every exit of 1 to 127 is permanent
+             service   as AI Platform Training (the old service) documented it: every exit of 1 to
+                       127 is permanent
              restart   nothing is permanent: every failure restarts the replica while its budgets
                        last
     rules    by exit code and task type, before the preset; the first match decides
@@ -93,8 +94,8 @@ class ExitPolicy:
         return tuple(at for at in restarts if now - at < timedelta(seconds=self.window_s))
 
     def restart_pause_s(self, quick_failures: int) -> int:
-        """Return the pause before the restart that follows so many quick failures in a row: 0, 1,
-        2, 4 … seconds.
+        """Return the pause before the restart that follows `quick_failures` failures in a row: 0,
+        1, 2, 4 … seconds.
         """
         pauses = quick_failures - _FAILURES_WITHOUT_PAUSE
         if not self.pauses or pauses < 1:

@@ -36,7 +36,7 @@ class Money:
         return f"{self.amount:.2f} {self.currency}"
 
     def times(self, number: float) -> Money:
-        """Return so many times the amount, rounded to cents."""
+        """Return the amount times `number`, rounded to cents."""
         return Money((self.amount * Decimal(str(number))).quantize(CENT), self.currency)
 
     def share(self, parts: int) -> Money:

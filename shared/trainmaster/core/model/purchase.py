@@ -140,7 +140,7 @@ class Purchase:
     """
 
     def price_after(self, vms_lost: int) -> PriceClass:
-        """Return the price class of a replica's VM after so many lost VMs."""
+        """Return the price class of a replica's next VM after it has lost `vms_lost` VMs."""
         price = self.price
         if not isinstance(price, Spot) or price.losses_max is None:
             return price

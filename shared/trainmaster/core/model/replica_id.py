@@ -43,7 +43,7 @@ class ReplicaId:
 
     @property
     def words(self) -> str:
-        """The replica as the service writes it in messages: `worker 1`."""
+        """The replica as AI Platform Training writes it in messages: `worker 1`."""
         return f"{self.task_type} {self.index}"
 
     @classmethod

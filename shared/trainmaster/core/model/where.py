@@ -29,7 +29,8 @@ class Option:
     environment: tuple[Variable, ...] = ()
     """Variables that replace those of the same name in every program."""
     after_s: int = 0
-    """Its candidates are requested when the search for capacity has lasted so many seconds."""
+    """Its candidates are requested when the search for capacity has lasted this number of seconds.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,8 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
 def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ...]) -> Program:
     """Return the program with one flag per parameter, as two tokens after the job's own arguments.
 
-    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's
-    census sample.
+    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of AI Platform
+    Training's census sample.
     """
     flags: list[str] = []
     for parameter in assigned:

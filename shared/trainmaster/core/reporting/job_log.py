@@ -1,4 +1,5 @@
-"""A job's log, as the service wrote it: names of replicas, and the service's own lines.
+"""A job's log, as AI Platform Training (the service) wrote it: names of replicas, and lines of the
+service itself, which Trainmaster writes in its place.
 
 The lines are a function of the ledger entry, times included. Writing them again changes nothing.
 Source of the words: replica and service logs of real jobs.
@@ -43,7 +44,7 @@ from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.rules.failure_row import ending_words, failing_words
 
 SERVICE: Final = "service"
-"""Task name of the service's own lines."""
+"""Task name of Trainmaster's own lines."""
 
 REPLICAS: Final = {
     TaskType.CHIEF: "master-replica",  # the service logged a chief as the master, too
@@ -77,7 +78,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceLine:
-    """A line of the service in a job's log. `key` and `at` identify it within its job."""
+    """A line of Trainmaster itself in a job's log. `key` and `at` identify it within its job."""
 
     job_id: str
     """The stored job id, of a trial its own; the log shows the public id."""

@@ -6,7 +6,7 @@ released. Jobs of one owner save the minutes of creating and setting up VMs.
     job with keepMachines starts ── a kept set fits ──► takes it
                                  └─ none does ──► requests VMs, and says why
 
-A machine set are the VMs that one job created. They have the name of that job, whichever job holds
+A machine set is the VMs that one job created. They have the name of that job, whichever job holds
 them.
 """
 
@@ -23,8 +23,14 @@ from trainmaster.core.actions import (
     ReleaseMachines,
     SucceedJob,
 )
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
-from trainmaster.core.events import MachinesLost, MachinesReleased, VmLost
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
+from trainmaster.core.events import (
+    ExitCause,
+    MachinesLost,
+    MachinesReleased,
+    ReplicaExited,
+    VmLost,
+)
 from trainmaster.core.model.fit import ROLE, fit_of, may_share
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.machine_set import KeptVm, MachineSet, ReleaseCause
@@ -38,6 +44,12 @@ FAULTS: Final = (
     Reason.UNFIT,
 )
 """Reasons of a failure that may be a fault of the machines: they are not kept."""
+FAULTY_ENDS: Final = {
+    ExitCause.UNFIT: "failed the preflight",
+    ExitCause.SETUP: "could not be set up",
+    ExitCause.VM_STOPPING: "was shutting down",
+}
+"""Causes of exits after which a job that runs gets another VM, and what the VM did, in words."""
 SHOWN_MAX: Final = 3
 """Replicas whose lost VMs a sentence names."""
 
@@ -45,7 +57,7 @@ SHOWN_MAX: Final = 3
 def keeps_machines(job: Job, decision: Decision) -> bool:
     """Whether the machines of the job are kept after it has ended by this decision.
 
-    Nobody but another trial may take the machines of an unknown owner.
+    If the owner of a job is unknown, only another trial of its tuning job may take its machines.
     """
     if not job.plan.keep_s or not may_share(job):
         return False
@@ -66,39 +78,60 @@ def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decis
     if machines is None or not state.keeps_machines:
         return stale(Reason.NOTHING_TO_DO, "The job keeps no machines.")
     if event.cause is ReleaseCause.DEADLINE and now < machines.until:
-        return not_yet("The machines are kept for longer.")
+        return provisional("The machines are kept for longer.")
     text = f"{_release_words(event)}: the kept machines are deleted."
     return Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines())
 
 
 def judge_lost_machines(state: State, event: MachinesLost, now: datetime) -> Decision:
-    """Keep the other machines, unless the set has changed since it was compared with its VMs."""
+    """Keep the other machines, unless these are kept no longer."""
     del now
     machines = state.machine_set
-    if machines is None or not state.keeps_machines or machines.version != event.seen:
-        return stale(Reason.NOTHING_TO_DO, "The machines have changed since.")
+    kept = {vm.instance_id for vm in machines.vms} if machines else set()
+    if machines is None or not state.keeps_machines or kept.isdisjoint(event.instance_ids):
+        return stale(Reason.NOTHING_TO_DO, "The machines are kept no longer.")
     return _drop(machines, event.instance_ids)
 
 
-def judge_loss_while_kept(state: State, event: VmLost) -> Decision | None:
-    """Return the decision about the loss of a VM that the ended job keeps; None: it is about none.
+def judge_loss_while_kept(state: State, event: VmLost | ReplicaExited) -> Decision | None:
+    """Return the decision about the loss of a VM that the ended job keeps, or about a fault of it;
+    None: the event is about neither.
 
     A VM that is about to stop, as for host maintenance, still runs: no listing shows its loss.
     """
     machines = state.machine_set
     if machines is None or not state.keeps_machines:
         return None
+    if isinstance(event, ReplicaExited) and event.cause not in FAULTY_ENDS:
+        return None
     subject = event.subject
     lost = KeptVm(subject.replica_id, subject.vm.instance_id, subject.vm_generation)
-    return _drop(machines, (lost.instance_id,)) if lost in machines.vms else None
+    if lost not in machines.vms:
+        return None
+    return _drop(machines, (lost.instance_id,), _fault_words(event))
 
 
-def _drop(machines: MachineSet, lost: tuple[str, ...]) -> Decision:
+def _fault_words(event: VmLost | ReplicaExited) -> str:
+    """Return the fault that an exit reports, in words; empty: the VM is lost."""
+    if isinstance(event, VmLost):
+        return ""
+    # The other exits are reported with the last lines of the program.
+    found = "" if event.cause is ExitCause.VM_STOPPING else event.tail.strip()
+    return f"{FAULTY_ENDS[event.cause]} ({found})" if found else FAULTY_ENDS[event.cause]
+
+
+def _drop(machines: MachineSet, lost: tuple[str, ...], fault: str = "") -> Decision:
+    """Return the decision to keep these VMs no longer. `fault`: of the only one."""
     who = [vm.replica_id.words for vm in machines.vms if vm.instance_id in lost]
     shown = ", ".join(who[:SHOWN_MAX])
     more = f" and {len(who) - SHOWN_MAX} others" if len(who) > SHOWN_MAX else ""
     left = len(machines.vms) - len(who)
-    text = f"Lost while kept: the machines of {shown}{more}. Still kept: {left or 'none'}."
+    what = (
+        f"The kept machine of {shown} {fault}"
+        if fault
+        else f"Lost while kept: the machines of {shown}{more}"
+    )
+    text = f"{what}. Still kept: {left or 'none'}."
     return Decision(Rule.LIFECYCLE, Reason.MACHINES_LOST, text, DropMachines(lost))
 
 

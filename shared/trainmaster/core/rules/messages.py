@@ -1,7 +1,8 @@
 """Messages that users read: errorMessages of jobs, and parts of the texts of decisions, which other
 modules of `core.rules` put together.
 
-Those that begin with the service's own words stay verbatim, because clients match on them.
+Those that begin with words of AI Platform Training (the service) stay verbatim, because clients
+match on them.
 
 Source: the service's documented messages, and messages that its users quoted.
 
@@ -267,7 +268,7 @@ def trial_flags(tuning: Tuning, values: tuple[str, ...]) -> str:
 
 
 def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
-    """Return the service's message.
+    """Return the service's message about the end of a tuning job.
 
     Source: users' quotations, with its missing and double spaces.
     """

@@ -1,10 +1,10 @@
 """What a user changes in a program, by the error that it ended with: `remedy_of_exit` goes from an
 exit to one or two sentences of advice.
 
-The advice fits the runtime and the way of submission: a folder has requirements.txt, a package
-has setup.py, a container has its image. The `errorMessage` of the job has it, and so has whatever
-else shows how the job ended. docs/migrating.md says more about programs of the service's past
-runtimes.
+The advice fits the runtime and the way of submission: a folder has requirements.txt, a package has
+setup.py, a container has its image. The `errorMessage` of the job has it, and so has whatever else
+shows how the job ended. docs/migrating.md says more about programs that were written for runtimes
+of AI Platform Training.
 """
 
 from __future__ import annotations

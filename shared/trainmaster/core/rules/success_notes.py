@@ -1,4 +1,4 @@
-"""What makes a success look like none (rule 2): the notes beside the state SUCCEEDED.
+"""Reasons to doubt a success (rule 2): the notes that a job in the state SUCCEEDED has.
 
 The exit status 0 of the primary alone decides about the state. The notes are for people: each one
 is a fact that the agent of the primary reported with the exit, or that is stored.
@@ -15,10 +15,10 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.rules.messages import member_names
+from trainmaster.core.rules.messages import member_names, short_cause
 
 COMPLETE_SHARE: Final = 0.9
-"""Share from which the work counts as done: programs print every so many steps, not each one."""
+"""Share from which the work counts as done: many programs do not print every step."""
 START_S: Final = 2.0
 """Seconds in which no training even starts."""
 SILENT_S: Final = 60.0
@@ -35,7 +35,13 @@ def success_notes(state: State, event: ReplicaExited) -> tuple[str, ...]:
     """
     early_end = [*_position_notes(event.progress), *_duration_notes(event)]
     running = _running_notes(state) if early_end and state.whole else ()
-    return (*early_end, *running, *_nan_notes(event.progress), *_output_notes(state, event))
+    return (
+        *early_end,
+        *running,
+        *_error_notes(event),
+        *_nan_notes(event.progress),
+        *_output_notes(state, event),
+    )
 
 
 def _position_notes(progress: LastProgress | None) -> Iterator[str]:
@@ -88,6 +94,14 @@ def _duration_notes(event: ReplicaExited) -> Iterator[str]:
         return
     printed = " and printed nothing" if is_silent else ""
     yield f"ran for {max(round(event.ran_s), 1)} s{printed}"
+
+
+def _error_notes(event: ReplicaExited) -> Iterator[str]:
+    """Yield the error that the program printed last: a thread, an exit handler or the first
+    command of a pipe may fail without a word in the exit status.
+    """
+    if event.error is not None:
+        yield f"its output ends with {short_cause(event)}"
 
 
 def _output_notes(state: State, event: ReplicaExited) -> Iterator[str]:

@@ -4,20 +4,20 @@
 
     lost, silent, unfit, or rebooted early   1
     its agent did not report                 3   it was paid as long as three others
-    it could not be set up                  10   three tries in all, as the old service had
+    it could not be set up                  10   three tries in all, as AI Platform Training had
 
 What follows, besides another VM:
 
     second and further ones   a pause that doubles, up to a quarter of an hour; after failed set-ups
-                              five minutes, and then one hour. The members of a round wait
-                              together, and any other replica alone
+                              five minutes, and then one hour. Replicas that always start together
+                              (in a round) wait together, and any other replica alone
     at 3, 6, 9 ...            the next zone, with all other VMs that have not reported. The first
-                              wasted machine and a failed set-up show nothing about the zone; an
-                              agent that did not report is no reason to stop a gang that runs
+                              wasted machine and a failed set-up show nothing about the zone. An
+                              agent that did not report moves the gang only while no VM of it runs
     at 30                     the job FAILED
 
 A VM that lived longer ends the series. A replica that the job may run without (`gang: false`,
-`elastic`) stays in its zone, and its machines never end the job. The gang are the VMs of a job that
+`elastic`) stays in its zone, and its machines never end the job. The gang is all VMs of a job that
 are requested together.
 
 Such machines are a shortage of Spot VMs that no stockout reports, an image that shuts its VM down,
@@ -67,7 +67,7 @@ def is_short_life(since: datetime | None, at: datetime) -> bool:
 def count_wasted(replica: Replica, reason: Reason, at: datetime) -> int:
     """Return `Replica.wasted` after the end of the current VM at this time; 0: it was not wasted.
 
-    A set-up may fail on any VM, and a reboot is judged by the life of the program: both count
+    A set-up may fail on any VM, and a reboot is judged by how long the program ran: both count
     whatever the age of the VM.
     """
     is_always_wasted = reason in (Reason.SETUP_FAILED, Reason.VM_RESTARTED)
@@ -78,16 +78,21 @@ def count_wasted(replica: Replica, reason: Reason, at: datetime) -> int:
 
 
 def is_limit_reached(state: State, replica: Replica, wasted: int) -> bool:
-    """Whether the job ends with the wasted machine that makes so many."""
+    """Whether the job ends, because the replica has wasted `wasted` machines in a row."""
     return wasted >= WASTED_MAX and _is_indispensable(state, replica)
 
 
 def is_zone_exhausted(state: State, replica: Replica, reason: Reason, wasted: int) -> bool:
-    """Whether required VMs are requested in another zone, if there is one, from now on."""
-    is_third = wasted // WASTED_PER_ZONE > replica.wasted // WASTED_PER_ZONE
+    """Whether required VMs are requested in another zone, if there is one, from now on.
+
+    `wasted`: the count with the current machine; `replica.wasted` is the count before it.
+    """
+    completes_three = wasted // WASTED_PER_ZONE > replica.wasted // WASTED_PER_ZONE
     is_not_first = replica.wasted > 0
     has_other_zone = len(state.job.plan.where.zones) > 1
-    if not (is_third and is_not_first and has_other_zone and _is_indispensable(state, replica)):
+    if not (
+        completes_three and is_not_first and has_other_zone and _is_indispensable(state, replica)
+    ):
         return False
     if reason is Reason.STARTUP_TIMEOUT:
         return is_whole_gang_requested(state)

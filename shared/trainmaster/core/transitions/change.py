@@ -38,8 +38,6 @@ class Change:
     """Messages to publish after the commit."""
     machines: MachineSet | None = None
     """The machine set, if it changes."""
-    requires_job: bool = False
-    """Whether the job's document must still be as it was read, although it is not rewritten."""
 
 
 PROVISION = (Effect.PROVISION,)

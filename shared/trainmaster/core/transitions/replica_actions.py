@@ -1,8 +1,9 @@
 """How the actions on one replica change the stored state.
 
-An incarnation is one execution of a replica's program. Members of a synchronous job run in rounds
-together; all other replicas are alone, and an action orders their next incarnation. A host is one
-machine of a TPU slice, which is one replica.
+An incarnation is one execution of a replica's program. The replicas of a synchronous job are its
+members: they start together, in rounds, and a round is held until all of them have reported. Any
+other replica is alone, and an action orders its next incarnation. A host is one machine of a TPU
+slice, which is one replica.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     match action:
         case MarkReady():
             is_alone = not is_member(state.job.plan, replica.replica_id)
-            # Nothing else lets its program run: the VM is known now, and `provision` writes the
-            # directive that starts it. A member waits for its round instead.
-            effects = PROVISION if is_alone and replica.vm_since is None else ()
+            is_first_report = replica.vm_since is None
+            # The program starts with a directive, which `provision` can write now that the VM is
+            # known. A member waits for its round instead.
+            effects = PROVISION if is_alone and is_first_report else ()
             return Change(replicas=(_mark_ready(state.job, replica, action, now),), effects=effects)
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(state.job, replica, action),))
         case RecordHostDone():
             return Change(replicas=(_with_host_done(replica, action),))
         case RecordCompletion():
-            # The report that it was ready may arrive later.
+            # The report that it was ready may arrive after that of its completion.
             done = move_replica(
                 replica,
                 ReplicaState.COMPLETED,
@@ -57,9 +59,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case ReplaceVm():
             job = job_after_loss(state.job, replica, action)
             replaced = replace_vm(state.job, replica, action, now)
-            # A job that has ended meanwhile may keep the VM for another job.
-            may_keep = bool(state.job.plan.keep_s)
-            return Change(job=job, replicas=(replaced,), effects=PROVISION, requires_job=may_keep)
+            return Change(job=job, replicas=(replaced,), effects=PROVISION)
         case _:
             assert_never(action)
 
@@ -78,16 +78,17 @@ def _mark_ready(job: Job, replica: Replica, action: MarkReady, now: datetime) ->
 
 
 def _next_round(job: Job, replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
-    """Return the changes of a member that reports.
+    """Return the changes of a replica that reports, except for those of its VM.
 
-    Its first report about the held round forgets which hosts of its TPU slice were ready in the
-    round before.
+    A member's first report about the held round clears which hosts of its TPU slice were ready in
+    the round before. The reports of the slice's other hosts follow: one host whose program ended
+    is enough for `has_ended`, and `left_peers` needs all hosts.
     """
     is_next = action.round is not None and action.round != replica.incarnation
     if not is_next:
         return {
             "has_ended": action.has_ended or replica.has_ended,
-            "left_peers": action.left_peers and replica.left_peers,  # each host of a slice
+            "left_peers": action.left_peers and replica.left_peers,
         }
     return {
         "incarnation": action.round,
@@ -168,7 +169,7 @@ def _order_incarnation(
 ) -> Replica:
     """Return the replica with its next incarnation ordered.
 
-    The incarnation of a member follows its reports.
+    For a member, the incarnation is unchanged: its next report sets it to the number of the round.
     """
     incarnation = replica.incarnation
     if not is_member(job.plan, replica.replica_id):

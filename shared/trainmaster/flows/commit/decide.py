@@ -26,15 +26,18 @@ def decide(
 ) -> tuple[Loaded | None, Decision, datetime]:
     """Load what the event reads, and judge it. Return both, and the time of the decision.
 
-    An exit for which restarts are spent is judged again with those that do not count. A change of
-    the whole attempt is judged again with all of it. So is a success that has notes,
-    because they name the members that still run.
+    Most events are judged once, by the job and one replica. Some are judged again, with more:
+
+    - If a replica has no restarts left, the ledger shows which of its restarts do not count,
+      because the loss of a VM explains them (excused restarts).
+    - If the decision changes all replicas of the attempt, all of them are loaded. The same holds
+      for a success with notes, which name the replicas that still run.
 
     The clock is read after the state: a function may be suspended for minutes before it reads, and
-    a decision must not be older than what it is about.
+    a decision must not be older than the state that it is about.
 
-    `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's
-    job does not exist.
+    `known`: what the event reads, if the caller has just read it. Raises PermanentError if the
+    event's job does not exist.
     """
     loaded = _load(event.job_id, event.reads, store, known)
     now = clock()
@@ -53,7 +56,7 @@ def decide(
 
 
 def _lacks_replicas(state: State, decision: Decision) -> bool:
-    """Whether the decision is about the whole attempt, and only a part of it was loaded."""
+    """Whether the decision is about all replicas of the attempt, but not all were loaded."""
     is_about_all = changes_whole_attempt(state.job, decision) or _is_doubtful_success(
         state.job, decision.action
     )
@@ -61,13 +64,16 @@ def _lacks_replicas(state: State, decision: Decision) -> bool:
 
 
 def _has_spent_restarts(decision: Decision) -> bool:
-    """Whether the decision follows from the restarts of a replica that is judged alone."""
+    """Whether the job ends or reruns because a replica has no restarts left.
+
+    Only for a replica that is judged alone. Replicas that start together have a rule of their own.
+    """
     is_spent = decision.reason in (Reason.RESTARTS_SPENT, Reason.RERUNS_SPENT)
     return decision.rule is Rule.RESTART and is_spent
 
 
 def _with_excused(loaded: Loaded, event: ReplicaExited, store: Store) -> Loaded:
-    """Read the ledger since the replica's first restart, for restarts that do not count."""
+    """Add the replica's restarts that do not count. The ledger since its first restart has them."""
     replica = loaded.state.find(event.subject.attempt, event.subject.replica_id)
     if replica is None or not replica.restarts:
         return loaded

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from trainmaster.core.actions import BeginRound, Ignore, StopRound
+from trainmaster.core.actions import BeginRound, Ignore, ReplaceVm, StopRound
 from trainmaster.core.decisions import Decision
-from trainmaster.core.events import Event, JobSubmitted
+from trainmaster.core.events import Event, JobSubmitted, MachinesLost, ReplicaEvent
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, State
@@ -83,7 +83,7 @@ class Deps:
     A command on a user's machine does not know whether its installation publishes any.
     """
     job_log: JobLog | None = None
-    """Where the service's lines are written; None: nowhere."""
+    """Where Trainmaster's own lines of a job's log are written; None: nowhere."""
     advisor: Advisor | None = None
     """None: searches for capacity know only what requests have found."""
     limits: Limits = field(default_factory=dict)
@@ -95,13 +95,13 @@ class Recorded:
     """The ledger entry of an event."""
 
     entry: LedgerEntry
-    """Not stored if its decision is provisional."""
+    """The entry; it is not stored if its decision is provisional."""
     is_new: bool
     """False if the event had been judged before."""
     job: Job | None = None
     """The job as it was when the event was judged; None: the job did not exist."""
     loaded: Loaded | None = None
-    """What was read, with the change of a new entry; its tokens are those that were read."""
+    """The state that was read, with the change of a new entry; its tokens are those of the read."""
 
 
 def record(
@@ -116,7 +116,7 @@ def record(
     With an `admission_token`, the commit succeeds only if no other admission was committed since
     the token was read. `loaded` is what the event reads, if it was read a moment ago; the first try
     uses it instead of reading it again. With `taken`, a set of machines that an earlier job kept
-    and this one takes, the commit succeeds only if nobody has changed the set since it was read.
+    and this one takes, the commit succeeds only if the set is unchanged since it was read.
 
     Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept
     winning.
@@ -139,6 +139,9 @@ def record(
     if deps.notifications is not None and entry.is_notification_pending:
         notify(entry, recorded.job, deps.notifications, deps.store, deps.clock)
     _write_job_log(entry, deps.job_log)
+    is_replaced = isinstance(entry.decision.action, ReplaceVm)
+    if is_replaced and recorded.job is not None and recorded.job.plan.keep_s:
+        _keep_no_replaced_vm(event, deps)
     return recorded
 
 
@@ -156,6 +159,21 @@ def publish(entry: LedgerEntry, bus: Bus) -> None:
                 bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), attributes={})
             case Effect.NOTIFY:
                 pass  # has its own state: `notify`
+
+
+def _keep_no_replaced_vm(event: Event, deps: Deps) -> None:
+    """Keep the VM no longer that the event has replaced, if the job has ended since it was read.
+
+    The loss of a replica that is judged alone changes only this replica's document, so it does not
+    conflict with the end of the job. Repeated after a crash, because the event is delivered again.
+    """
+    loaded = deps.store.load(event.job_id)
+    machines = loaded.state.machine_set if loaded and loaded.state.keeps_machines else None
+    if machines is None or not isinstance(event, ReplicaEvent):
+        return
+    lost = event.subject.vm.instance_id
+    if any(vm.instance_id == lost for vm in machines.vms):
+        record(MachinesLost(machines.holder, (lost,), machines.version, deps.clock()), deps)
 
 
 def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:

@@ -48,9 +48,11 @@ PACKAGE_BYTES_MAX: Final = 1 << 20
 """Larger packages are not opened. An instance of the function `api` checks sixteen jobs at once."""
 UNPACKED_BYTES_MAX: Final = 64 << 20
 SOURCE_BYTES_MAX: Final = 1 << 20
-"""Of all packages of a program together, so much is read and parsed, which takes about a second."""
+"""Most bytes of source that are read and parsed, in all packages of a program together. That takes
+about a second.
+"""
 FINDINGS_MAX: Final = 5
-"""Of one program, so many problems or notes are told."""
+"""Most problems, or most notes, that are reported about one program."""
 FINDING_MAX: Final = 300
 """Characters of a problem or a note: a package may have names of any length."""
 PACKAGES_MAX: Final = 8
@@ -58,7 +60,7 @@ PACKAGES_MAX: Final = 8
 
 _SECRET: Final = "secret version"  # noqa: S105 - a word
 _NOT_SEEN: Final = "It was not checked whether"
-"""Begin of the note about a resource that the installation may not see."""
+"""Beginning of the note about a resource that the installation may not see."""
 
 ObjectsOf = Callable[[], Objects] | None
 
@@ -101,9 +103,9 @@ def with_resources(
 ) -> AcceptedSpec:
     """Return the spec with its packages and images pinned, and with notes about its resources.
 
-    Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks
-    nothing up; an installation without Google Cloud's control plane does that. `opens_packages`:
-    whether the program is judged by the packages that the job names without a version.
+    Raises InvalidJob with every resource that is missing. `objects`, `resources`: None looks
+    nothing up, as in an installation that does not run on Google Cloud. `opens_packages`: whether
+    the packages that the job names without a version are opened, to judge the program.
     """
     submitted = spec.plan
     problems: list[Problem] = []
@@ -194,9 +196,10 @@ def _program_lookups(
 ) -> Iterator[_Lookup]:
     """Yield one look-up per program that is a module of packages.
 
-    `submitted`: the plan without the generations that `spec` names. A package whose version its
-    submitter names may be one that this installation may not read, or one of Trainmaster's own
-    clients, which have judged the program.
+    `submitted`: the plan before `with_generations` pinned its packages. A program is judged only if
+    none of its packages had a generation (an object's version in Cloud Storage) by then.
+    Trainmaster's own clients name generations, and have judged the program themselves; the
+    installation may also be unable to read a version that a submitter names.
     """
     pairs = zip(programs_of(submitted), programs_of(spec.plan), strict=True)
     for before, program in pairs:
@@ -238,9 +241,10 @@ def _short(text: str) -> str:
 
 
 def _open_package(uri: str, objects: Objects, bytes_left: int) -> Archive | None:
-    """Return a package whose sources have up to `bytes_left` bytes; None: it is not known.
+    """Return a package, of whose sources at most `bytes_left` bytes are read; None: it cannot be
+    judged.
 
-    No error of the read ends the submission: the job may be able to run.
+    An error of the read does not refuse the job: it may be able to run.
     """
     from trainmaster.program_files.archives import open_archive
 
@@ -353,8 +357,8 @@ def _secrets(programs: Sequence[Program]) -> dict[str, None]:
 def _look_up_image(
     spec: AcceptedSpec, image: str, find: Callable[[], tuple[Existence, str]]
 ) -> _Result:
-    """Return the image with its digest, so that VMs that start later run the same, whatever its tag
-    names then.
+    """Return the image with its digest: VMs that start later then run the same image, even if its
+    tag has moved.
     """
     existence, digest = find()
     return (

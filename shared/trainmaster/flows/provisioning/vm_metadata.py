@@ -23,7 +23,7 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.task_group import Program
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.model.watching import Preflight, TrackingRun
+from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.job_log import task_base
 from trainmaster.messaging import topics
@@ -78,17 +78,13 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.saving.signal,
         "stall_timeout_s": plan.watching.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
-        **({"tenure": job.tenure, "tenure_key": job.machines.key} if job.machines else {}),
+        **_tenure_config(job),
         **_watching_config(job, create),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
         "expands": plan.origin.dialect is Dialect.VERTEX,
-        **(
-            {}
-            if plan.watching.tracking_run is TrackingRun.AUTO
-            else {"tracking_run": plan.watching.tracking_run}
-        ),
+        **_tracking_config(plan.watching),
         "gcs": plan.access.gcs is not GcsFolder.OFF,
         "topics": {
             name: f"projects/{project}/topics/{name_in_installation(topic)}"
@@ -106,8 +102,26 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
     }
 
 
+def _tenure_config(job: Job) -> Json:
+    """Return the number and the secret of the job's tenure: its use of VMs that other jobs use
+    before or after it. Empty for VMs that only this job uses.
+    """
+    if not job.machines:
+        return {}
+    return {"tenure": job.tenure, "tenure_key": job.machines.key}
+
+
+def _tracking_config(watching: Watching) -> Json:
+    """Return which replicas report to the experiment tracker; empty for the agent's default."""
+    if watching.tracking_run is TrackingRun.AUTO:
+        return {}
+    return {"tracking_run": watching.tracking_run}
+
+
 def _watching_config(job: Job, create: Create) -> Json:
-    """Return what the agent examines and watches. It has defaults, which are not written."""
+    """Return what the agent examines and watches. Values that are the agent's defaults are left
+    out.
+    """
     config: Json = {}
     if job.plan.watching.preflight is not Preflight.OFF:
         gpu = create.group.accelerator
@@ -141,7 +155,7 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
     cluster = Cluster(job, project, addresses)
     variables = environment(cluster, task_type, create.zone, role_names)
     job_variable = JOB_VARIABLE if variables.pop(JOB_VARIABLE, None) is not None else None
-    return {
+    config: Json = {
         "vm_names": as_number_range(role_names),
         "tf_config": _with_number_ranges(cluster.tf_config(task_type)),
         "cluster_spec": _with_number_ranges(
@@ -151,31 +165,38 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
         "slice_base": cluster.slice_base(task_type),
         "environment": variables,
         "job_variable": job_variable,
-        **({"independent": True} if job.plan.restarts.independent else {}),
-        **({"channel": channel} if channel else {}),
     }
+    if job.plan.restarts.independent:
+        config["independent"] = True
+    if channel:
+        config["channel"] = channel
+    return config
 
 
 def _still_s(job: Job, create: Create) -> int | None:
     """Return for how many seconds the programs may be still: without output, traffic and processor
     time; None: they are not watched, such as evaluators of a synchronous job, which only wait.
     """
-    is_watched = not job.plan.is_synchronous or ReplicaId(
-        create.group.task_type, 0
-    ) in channel_members(job.plan)
+    is_watched = not job.plan.is_synchronous or _has_channel(job, create)
     return job.plan.watching.still_s if is_watched else None
 
 
 def _save_on_notice(job: Job, create: Create) -> SaveOnNotice:
+    """Return who saves when a VM is about to go. A replica without peers saves alone."""
     saves = job.plan.saving.on_notice
-    first = ReplicaId(create.group.task_type, 0)
-    is_alone = first not in channel_members(job.plan)
-    return SaveOnNotice.REPLICA if saves is SaveOnNotice.GANG and is_alone else saves
+    if saves is SaveOnNotice.GANG and not _has_channel(job, create):
+        return SaveOnNotice.REPLICA
+    return saves
+
+
+def _has_channel(job: Job, create: Create) -> bool:
+    """Whether replicas of this role take part in the peer channel."""
+    return ReplicaId(create.group.task_type, 0) in channel_members(job.plan)
 
 
 def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None:
-    """Return the key of the peer channel, and where its members are; None if these VMs
-    have none.
+    """Return the key and the members' addresses of the peer channel, over which the agents of a
+    synchronous job send each other datagrams; None if these VMs have none.
     """
     members = channel_members(job.plan)
     first = ReplicaId(create.group.task_type, 0)

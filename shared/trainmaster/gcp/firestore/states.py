@@ -150,10 +150,6 @@ class States(Database):
             )
         if change.job:
             self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
-        elif change.requires_job and job is not None:
-            # A batch has no precondition without a write, so one field is written as it is: that
-            # does not change the update time.
-            self._write(batch, job_path(entry.job_id), {"attempt": job.attempt}, tokens.get(JOB))
         if change.machines:
             path = f"{MACHINE_SETS}/{change.machines.set_id}"
             self._write(batch, path, machine_set_document(change.machines), tokens.get(MACHINES))

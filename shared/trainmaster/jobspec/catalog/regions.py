@@ -2,8 +2,8 @@
 
 This is a table, not a request to Compute Engine, because the functions that accept jobs have no
 permission there, and because a spec must mean the same whenever it is read. Source: Compute Engine
-"Regions and zones" (November 2026). It includes all training regions of the old service (the lists
-in its client and in its notebooks extension).
+"Regions and zones" (November 2026). It includes all regions of AI Platform Training (the lists in
+its client and in its notebooks extension).
 """
 
 from __future__ import annotations

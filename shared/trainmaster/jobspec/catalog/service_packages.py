@@ -1,4 +1,4 @@
-"""Packages that every runtime of the old service had, in today's versions.
+"""Packages that every runtime of AI Platform Training (the service) had, in today's versions.
 
 Programs import them without declaring them.
 

@@ -25,7 +25,10 @@ _DATA: Final = ("training_data_path", "validation_data_path", "test_data_path")
 def check_arguments(
     algorithm: Algorithm, args: tuple[str, ...], training: TrainingInput, problems: Problems
 ) -> None:
-    """Check the arguments, and note those that have another effect than on the service."""
+    """Check the arguments.
+
+    Those that have another effect than on AI Platform Training become substitutions of the job.
+    """
     if problems.has_any_at(_ARGS_PATH):
         return
     tuned = _check_tuned(algorithm, training, problems)

@@ -1,7 +1,7 @@
 """The scalar types of job documents, as lenient as the services' proto3 JSON and no more.
 
 Absent, null, "" and the proto default (0, …_UNSPECIFIED) mean the same: None. Source: bodies of
-real clients that the service accepted (tensorflow_cloud, TFX, gcloud).
+real clients (tensorflow_cloud, TFX, gcloud) that AI Platform Training, the service, accepted.
 """
 
 from __future__ import annotations

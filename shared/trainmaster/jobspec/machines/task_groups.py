@@ -1,6 +1,6 @@
 """Resolve the task groups of a job: the hardware of each role, and which roles may be combined.
 
-Source of the rules for built-in algorithms: the service's page of each algorithm.
+Source of the rules for built-in algorithms: AI Platform Training's page of each algorithm.
 """
 
 from __future__ import annotations

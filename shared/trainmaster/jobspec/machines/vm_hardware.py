@@ -4,7 +4,7 @@ Retired hardware is replaced, with a note.
 
 The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table;
 machine types with built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's
-schema and the service's "Using GPUs".
+schema and "Using GPUs" of AI Platform Training (the service).
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class HardwareResolver:
             self._problems.add_text(self._paths.accelerator, problem, advice=example)
 
     def _check_count(self, gpu: Gpu, machine: str) -> bool:
-        """Return whether the machine can have so many GPUs; add a problem if not."""
+        """Return whether the machine can have this number of GPUs; add a problem if not."""
         counts = valid_gpu_counts(gpu.type, machine)
         if gpu.count in counts:
             return True

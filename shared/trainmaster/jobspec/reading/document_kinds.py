@@ -49,7 +49,7 @@ class DocumentKind:
     identified_by: tuple[str, ...]
     """Canonical names at the top level that make a document one of this kind, for messages."""
     output_only: tuple[str, ...]
-    """Fields that only the service's answers have.
+    """Fields that only the responses of the job's API have, AI Platform Training or Vertex AI.
 
     Source: both APIs' schemas mark them as output only.
     """
@@ -181,8 +181,8 @@ def describe_missing_body(found: Iterable[str]) -> str:
 
 def example_at(path: FieldPath) -> object:
     """Return a correct value for a known path; for a list item its first, for a label its value."""
-    model: type[WireModel] | None = (
-        AiPlatformJob if path[0] in nested_models(AiPlatformJob) else VertexTuningJob
+    model: type[WireModel] | None = next(
+        kind.model for kind in (AI_PLATFORM, *KINDS) if path[0] in nested_models(kind.model)
     )
     value: object = None
     for step in path:

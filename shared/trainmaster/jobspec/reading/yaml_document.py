@@ -3,8 +3,9 @@
 Aliases and merge keys (`<<`) are replaced by what they name, as kubectl and gcloud do. The limits
 hold for the document without them.
 
-YAML is read as the service's own client read it (1.1: `yes` is true), except for types that JSON
-lacks: dates and base-60 numbers stay strings, and a number with a leading zero is not octal.
+YAML is read as AI Platform Training's own client read it (1.1: `yes` is true), except for types
+that JSON lacks: dates and base-60 numbers stay strings, and a number with a leading zero is not
+octal.
 """
 
 from __future__ import annotations

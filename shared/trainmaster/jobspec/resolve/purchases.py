@@ -30,8 +30,8 @@ def with_purchases(
 
     `spot_use`: use of Spot VMs by the format's own field, which `spot` overrides. `queue`: name of
     the queue of a TPU slice, as the job file has it; None: none. A queue in `QUEUED_PRICES` sets
-    the price of all machines as well, and overrides Spot. `spot.on_demand_after`: after so many
-    lost VMs, the next one is bought without Spot.
+    the price of all machines as well, and overrides Spot. `spot.on_demand_after`: number of lost
+    VMs after which the next one is bought without Spot.
 
     A reservation is for one machine type: in a job with GPUs, for the machines that have them.
     """

@@ -2,8 +2,8 @@
 
 The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any
 other type is given exactly if its count is more than zero; all types are of one category, Compute
-Engine's names or the service's own. Source: the API's schema and the service's pages on scale
-tiers, GPUs and TPUs.
+Engine's names or AI Platform Training's own. Source: the API's schema and AI Platform Training's
+pages on scale tiers, GPUs and TPUs.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
 
 
 def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:
-    """Return the rule that stops trials early. Only the median rule is that of the service."""
+    """Return the rule that stops trials early. Only the median rule is AI Platform Training's."""
     specs = {
         "medianAutomatedStoppingSpec": study.median_automated_stopping_spec,
         "decayCurveStoppingSpec": study.decay_curve_stopping_spec,

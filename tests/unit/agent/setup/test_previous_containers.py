@@ -121,8 +121,14 @@ def test_engine_that_the_first_job_has_installed_had_nothing(
     assert docker.names() == PREDEFINED
 
 
+UNKNOWN = [
+    f"it is not known whether the {kind} left-{kind} is of the last job"
+    for kind in ("volume", "network")
+]
+
+
 @pytest.mark.parametrize("is_remembered", [True, False], ids=["did not answer", "not recorded"])
-def test_only_containers_are_removed_if_it_is_not_known_what_the_image_has(
+def test_volumes_and_networks_stay_and_are_findings_if_it_is_not_known_what_the_image_has(
     workspace: Workspace, docker: StandIn, *, is_remembered: bool
 ) -> None:
     if is_remembered:
@@ -130,7 +136,7 @@ def test_only_containers_are_removed_if_it_is_not_known_what_the_image_has(
         remember_first_objects(workspace, [docker.engine])
         (docker.folder / "stopped").unlink()
     leave_all(docker)
-    assert remove_left_objects(workspace, [docker.engine]) == (1, [])
+    assert remove_left_objects(workspace, [docker.engine]) == (1, UNKNOWN)
     assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
 
 
@@ -142,8 +148,16 @@ def test_damaged_record_says_nothing_of_what_the_image_has(
 ) -> None:
     (workspace.work / FIRST_OBJECTS).write_text(record)
     leave_all(docker)
-    assert remove_left_objects(workspace, [docker.engine]) == (1, [])
+    assert remove_left_objects(workspace, [docker.engine]) == (1, UNKNOWN)
     assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
+
+
+def test_engine_without_volumes_and_networks_is_clean_also_without_a_record(
+    workspace: Workspace, docker: StandIn
+) -> None:
+    docker.make("container", "left")
+    assert remove_left_objects(workspace, [docker.engine]) == (1, [])
+    assert docker.names() == PREDEFINED
 
 
 def test_record_is_whole_or_missing(
@@ -170,18 +184,30 @@ def test_what_stays_is_a_finding(
     ]
 
 
-@pytest.mark.parametrize(("process", "is_finding"), [("containerd-shim", True), ("bash", False)])
-def test_engine_that_does_not_answer_is_a_finding_if_containers_may_run(
-    workspace: Workspace, docker: StandIn, tmp_path: Path, process: str, is_finding: bool
+SILENT = "what docker has is not known: Cannot connect to the Docker daemon"
+MAY_RUN = "containers may run that docker does not end: Cannot connect to the Docker daemon"
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_engine_that_the_last_job_has_stopped_is_a_finding(
+    workspace: Workspace, docker: StandIn, tmp_path: Path, *, is_recorded: bool
 ) -> None:
-    remember_first_objects(workspace, [docker.engine])
+    """Its volumes and networks are there again when it starts."""
+    if is_recorded:
+        remember_first_objects(workspace, [docker.engine])
     docker.stop()
+    assert remove_left_objects(workspace, [docker.engine], tmp_path / "proc") == (0, [SILENT])
+
+
+@pytest.mark.parametrize(("process", "findings"), [("containerd-shim", [MAY_RUN]), ("bash", [])])
+def test_engine_that_has_never_answered_is_a_finding_if_containers_may_run(
+    workspace: Workspace, docker: StandIn, tmp_path: Path, process: str, findings: list[str]
+) -> None:
+    docker.stop()
+    remember_first_objects(workspace, [docker.engine])
     (tmp_path / "proc" / "17").mkdir(parents=True)
     (tmp_path / "proc" / "17" / "comm").write_text(f"{process}\n")
-    removed, findings = remove_left_objects(workspace, [docker.engine], tmp_path / "proc")
-    assert removed == 0
-    expected = ["containers may run that docker does not end: Cannot connect to the Docker daemon"]
-    assert findings == (expected if is_finding else [])
+    assert remove_left_objects(workspace, [docker.engine], tmp_path / "proc") == (0, findings)
 
 
 def test_each_engine_of_the_vm_is_cleaned(workspace: Workspace, tmp_path: Path) -> None:
