@@ -212,7 +212,7 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
     if subject.attempt < job.attempt and not is_vm_loss:
         reason = Reason.PROVISIONAL if _is_of_member(state, event) else Reason.OUTDATED
         return stale(reason, f"The job was rerun after attempt {subject.attempt}.")
-    if replica is None or subject.attempt > job.attempt:
+    if replica is None:
         return provisional("The job has no such replica.")
     is_member_exit = isinstance(event, ReplicaExited) and is_member(job.plan, subject.replica_id)
     rule: ReplicaRule = judge_member_exit if is_member_exit else REPLICA_RULES[type(event)]
@@ -229,12 +229,11 @@ def _is_of_member(state: State, event: ReplicaEvent) -> bool:
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
     """Return the decision to ignore an event about a VM or incarnation that is not the current one;
-    None: judge it further.
+    None: judge it further. Those that were never ordered are ignored before (`_was_never_ordered`).
     """
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:
-        is_older = subject.vm_generation < replica.vm_generation
-        return _other_subject(Reason.OUTDATED, "VM", is_older=is_older)
+        return stale(Reason.OUTDATED, "The event is about an older VM of this replica.")
     if _is_other_vm(state, replica, event):
         return provisional("The event is about another VM than the one that this replica runs on.")
     if isinstance(event, VmLost):
@@ -242,7 +241,7 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
     incarnation = current_incarnation(state.job, replica)
     if subject.incarnation != incarnation:
         reason = Reason.PROVISIONAL if _is_of_member(state, event) else Reason.OUTDATED
-        return _other_subject(reason, "incarnation", is_older=subject.incarnation < incarnation)
+        return stale(reason, "The event is about an older incarnation of this replica.")
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     return None
@@ -258,9 +257,3 @@ def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
     if replica.instance_id is None or is_slice:
         return False
     return event.subject.vm.instance_id not in ("", replica.instance_id)
-
-
-def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:
-    if is_older:
-        return stale(reason, f"The event is about an older {noun} of this replica.")
-    return provisional(f"The event is about a later {noun} than was ever ordered.")
