@@ -102,7 +102,7 @@ OPTIONS: dict[str, Any] = {
     "labels": "team=vision,run=first",
     "service_account": "me@p.iam.gserviceaccount.com",
     "network": "projects/1/global/networks/n",
-    "max_running_time": "60s",
+    "max_running_time": "1m",
     "kms_key": KEY.replace("us-central1", "us-east1"),
 }
 

@@ -113,11 +113,11 @@ def test_page_is_complete_where_metrics_cannot_be_read(site: Site) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("", 400, "job: must name 1 to 6 jobs; 0 are named"),
+        ("", 400, "1 to 6 jobs can be compared; 0 are named"),
         ("?job=", 400, "0 are named"),
         ("?" + "&".join(f"job=digits_{number}" for number in range(7)), 400, "7 are named"),
-        ("?job=digits_1&job=digits_9", 404, "there is no job digits_9"),
-        ("?job=digits_1&job=../x", 404, "there is no job ../x"),
+        ("?job=digits_1&job=digits_9", 404, "There is no job digits_9"),
+        ("?job=digits_1&job=../x", 404, "There is no job ../x"),
         ("?job=digits_1&job=digits_1&job=", 200, "What differs"),
     ],
 )

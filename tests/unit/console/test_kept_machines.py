@@ -33,6 +33,7 @@ def test_kept_machines_are_on_the_page_of_the_installation(kept: Site) -> None:
     assert '<tr id="kept-digits_1">' in page
     assert "anna@example.com" in page
     assert "us-central1-a" in page
+    assert "3 x n1-standard-4" in page, "one chief and two workers"
     machines = kept.world.store.kept_machines()[0].machine_set
     for at in (machines.ended_at, machines.until):
         assert f'datetime="{at.isoformat()}"' in page
