@@ -89,7 +89,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         else:
             say("none")
         return
-    lines = [[column.upper() for column in columns], *rows]
+    lines = [[column.upper() for column in columns], *([*map(_in_one_line, row)] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -111,8 +111,13 @@ def fitted_table(
         header = literal_text(column.upper())
         table.add_column(header, justify=justify, overflow="fold", style=style)
     for row in rows:
-        table.add_row(*map(literal_text, row))
+        table.add_row(*(literal_text(_in_one_line(cell)) for cell in row))
     return table
+
+
+def _in_one_line(cell: str) -> str:
+    """Return the text of a cell so that it begins no row: people choose the names of jobs."""
+    return " ".join(cell.splitlines())
 
 
 def literal_text(text: str) -> Text:

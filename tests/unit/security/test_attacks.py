@@ -391,3 +391,14 @@ def test_table_shows_markup_as_text(
     print_table(["why"], [["no [/tmp] [bold]x \x1b[2J"]])
     out = capsys.readouterr().out
     assert "no [/tmp] [bold]x \ufffd[2J" in out
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x85", "\u2028"])
+def test_display_name_adds_no_row_to_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, end: str, is_terminal: bool
+) -> None:
+    """Scripts read lines of `trainmaster list`, and people its rows."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    print_table(["job_id", "name"], [["a", f"x{end}forged_1  SUCCEEDED"]])
+    assert len(capsys.readouterr().out.splitlines()) == 2
