@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,7 @@ from typing import Any
 from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.results import STEP_MAX, Measurement, Point
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.regular_file import open_regular
 
 TAG_VARIABLE = "CLOUD_ML_HP_METRIC_TAG"
 FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"
@@ -138,14 +140,12 @@ class TrialMetric:
     def _read_file(self, key: IncarnationKey) -> str:
         """Return the end of the program's file; empty if there is none.
 
-        Programs may leave anything there, so pipes and the like are not read.
+        Programs may leave anything there, so pipes, links and the like are not read.
         """
-        path = self._folder(key) / FILE_NAME
         try:
-            if not path.is_file():
-                return ""
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - FILE_BYTES_MAX))
+            with open_regular(self._folder(key) / FILE_NAME) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - FILE_BYTES_MAX))
                 return file.read(FILE_BYTES_MAX).decode(errors="replace")
         except OSError:
             return ""

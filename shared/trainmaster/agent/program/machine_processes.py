@@ -74,10 +74,10 @@ def scheduled_processes(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> 
         for service, command in SCHEDULERS.items():
             for pid in _processes_in(hierarchy / "system.slice" / service):
                 try:
-                    is_service = (proc / str(pid) / "comm").read_text().strip() == command
+                    name = (proc / str(pid) / "comm").read_bytes()  # cut, perhaps within a letter
                 except OSError:
                     continue  # it has ended
-                if not is_service:
+                if name.strip() != command.encode():
                     found.append(pid)
     return list(dict.fromkeys(found))
 

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainmaster.agent.regular_file import open_regular
+
+RECORD_BYTES_MAX = 64 << 20
+"""A longer record is damaged: one with a hundred thousand names has a tenth of it."""
+
 
 def write_record(file: Path, record: Mapping[str, Any]) -> None:
     """Write the record whole or not at all."""
@@ -20,9 +25,10 @@ def write_record(file: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_record(file: Path) -> dict[str, Any] | None:
-    """Return the record; None: there is none, or it is no JSON object."""
+    """Return the record; None: there is none, or it is damaged."""
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        with open_regular(file) as opened:
+            stored = json.loads(opened.read(RECORD_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return None
     return stored if isinstance(stored, dict) else None

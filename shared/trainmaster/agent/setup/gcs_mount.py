@@ -321,15 +321,15 @@ class GcsMount:
         return f"gcsfuse has not ended {UPLOAD_S:.0f} s after the unmount"
 
 
-def is_fuse(point: Path) -> bool:
+def is_fuse(point: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
     """Return whether a FUSE file system is mounted there.
 
-    Ask the kernel's table and not the file system, which may not answer.
+    Ask the kernel's table and not the file system, which may not answer. Names of other mounts may
+    have any bytes but spaces and ends of lines.
     """
-    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    for mount in mounts:
-        _source, target, kind, *_ = mount.split()
-        if target == str(point) and kind.startswith("fuse"):
+    for mount in mounts.read_bytes().split(b"\n"):
+        _source, target, kind = (mount.split(b" ") + [b""] * 3)[:3]
+        if target == os.fsencode(point) and kind.startswith(b"fuse"):
             return True
     return False
 

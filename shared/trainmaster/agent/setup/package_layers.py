@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.setup import machine_state
+from trainmaster.agent.setup.first_record import read_record
 
 USER_BASE = "PYTHONUSERBASE"
 SEALS = "seals.json"
@@ -112,11 +113,8 @@ class PackageLayers:
         self._write_seals({name: self._read_seals()[name] for name in used})
 
     def _read_seals(self) -> dict[str, str]:
-        try:
-            stored = json.loads((self._folder / SEALS).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return {str(name): str(seal) for name, seal in dict(stored).items()}
+        stored = read_record(self._folder / SEALS) or {}
+        return {name: str(seal) for name, seal in stored.items()}
 
     def _write_seals(self, seals: Mapping[str, str]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
