@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from trainmaster.agent.model.results import STDERR_LINE_CHARS, TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.family import survivors
-from trainmaster.agent.program.output import Tail, last_line, whole_lines
+from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
@@ -47,6 +47,7 @@ from trainmaster.agent.program.tracebacks import (
 )
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
+from trainmaster.program_errors.last_words import last_words
 
 TRACEBACK_BYTES = 64 * 1024
 """Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
@@ -262,7 +263,7 @@ class Program:
             error=error,
             tail=without_modules(self._tail.text())[-TAIL_CHARS:],
             ran_s=ran_s,
-            stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
+            stderr_line=last_words(stderr.text())[:STDERR_LINE_CHARS] if returncode else "",
         )
 
     def _survivors(self) -> list[int]:

@@ -229,6 +229,10 @@ Extension modules: numpy (total: 1)
             replace(exited(CHIEF, 1), stderr_line="train.py: error: no --epochs"),
             'chief 0 exited with status 1; stderr ends with "train.py: error: no --epochs": it',
         ),
+        (
+            exited(CHIEF, 3, tail="loading\nFATAL: no license\n"),
+            'chief 0 exited with status 3; its output ends with "FATAL: no license": it restarts',
+        ),
         (exited(CHIEF, 1), "chief 0 exited with status 1: it restarts"),
         (
             replace(exited(CHIEF, signal=9), stderr_line="epoch 3"),
@@ -253,6 +257,7 @@ Extension modules: numpy (total: 1)
     ids=[
         "traceback",
         "last line",
+        "last line of stdout",
         "no output",
         "signal: the last line is no cause",
         "crash",
