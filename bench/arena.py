@@ -162,12 +162,13 @@ class Search:
     weather: Weather
     market: Market
     opinion: Callable[[float], float] | None = float
-    """Google's chance of capacity, from 0 to 1 → the chance that the search believes: `float` keeps
-    it. None: there is no advice.
+    """Converts the chance of capacity in Google's advice, from 0 to 1, to the chance that the
+    search uses; `float` changes nothing. None: the search has no advice.
     """
     now_s: float = 0.0
     price: float | None = None
-    """Price of the candidate that was found, over the cheapest that had room; None: none was found.
+    """Price of the candidate that was found, divided by that of the cheapest one with capacity;
+    None: none was found.
     """
     _failed: dict[int, float] = field(default_factory=dict)
     """When the job's own request failed last, by candidate."""

@@ -128,7 +128,9 @@ class ControlPlane:
                 time.sleep(POLL_S if running else 0)
 
     def deliver(self, topic: str, message: Message) -> None:
-        """Handle one delivery, and repeat it until it succeeds. What follows waits for `run`."""
+        """Handle one delivery, and repeat it until it succeeds. The messages that it publishes wait
+        for `run`.
+        """
         while True:
             self.invocations[topic] += 1
             try:

@@ -38,7 +38,7 @@ locals {
   }
 }
 
-# What all functions share, also the consoles and the webhooks.
+# Values that all functions share, also the consoles and the webhooks.
 locals {
   installed = {
     prefix            = local.name

@@ -1,8 +1,8 @@
-"""What is measured on each system, such as Trainmaster or Ray (`bench.peers.system`).
+"""The measures that `bench.peers` takes on each system, such as Trainmaster or Ray.
 
-The tables at the end name the measures; `bench.peers` runs them. A measure starts a program on a
-system, injects a fault and yields values by the name of their row in docs/benchmarks.md, in seconds
-unless the name begins with a unit. It may raise NotMeasured.
+The tables at the end name the measures. A measure starts a program on a system
+(`bench.peers.system`), injects a fault and yields values by the name of their row in
+docs/benchmarks.md, in seconds unless the name begins with a unit. It may raise NotMeasured.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def exit_(system: System, run: Run) -> Iterator[Values]:
     )
 
 
-def collective(system: System, one: Run) -> Iterator[Values]:
+def collective(system: System, plain_run: Run) -> Iterator[Values]:
     """Kill one process of a program whose processes meet in a collective at each step."""
-    run = replace(one, has_collective=True)
+    run = replace(plain_run, has_collective=True)
     started(system, run, system.start_collective)
     time.sleep(STEPS_S)
     kill_last = partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL)
@@ -88,12 +88,12 @@ def machine(system: System, run: Run) -> Iterator[Values]:
     yield _recovery("loss of a machine", run, lose)
 
 
-def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
+def stockout(system: System, plain_run: Run, fewest: int) -> Iterator[Values]:
     """Lose a machine of a program that trains, and have another one after a while.
 
     `fewest`: with how many ranks (processes that train together) the program may go on meanwhile.
     """
-    run = replace(one, fewest=(fewest,))
+    run = replace(plain_run, fewest=(fewest,))
     started(system, run)
     time.sleep(SETTLES_S)
     began = time.time()
@@ -113,7 +113,7 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
     if len(alone) > 1:
         yield {f"{name}: next step, by one process": alone[0] - began}
         yield {f"{name}: steps/s of one process": (len(alone) - 1) / (alone[-1] - alone[0])}
-    until(lambda: run.is_training(offered), "step of all ranks in that minute, nor")
+    until(lambda: run.is_training(offered), "step of all ranks with the new machine")
     yield {
         f"{name}: from the new machine to the next step of all ranks": (
             run.firsts("step", offered)[-1] - offered
@@ -155,8 +155,8 @@ def trials(system: System, run: Run) -> Iterator[Values]:
 
 
 def controller(system: System, run: Run) -> Iterator[Values]:
-    """Kill the processes that decide, look how many processes train on, and let one of
-    them fail.
+    """Kill the processes of the system's controller. Count the processes that go on training, and
+    kill one of them.
     """
     started(system, run)
     old = set(run.processes.values())
@@ -193,7 +193,8 @@ def jobs(system: System, _: Run) -> Iterator[Values]:
 
 
 Measure = Callable[[System, Run], Iterable[Values]]
-# Name of a measure → what measures, and the row whose cell says why there is no value
+# Tables: name of a measure → the function that measures, and the row whose cell gets the reason if
+# there is no value
 NEXT: Final = "next step of all ranks"
 IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "exit": (exit_, f"SIGKILL of a process: {NEXT}"),
@@ -214,6 +215,7 @@ AT_LAST: Final[dict[str, tuple[Measure, str]]] = {
     "controller": (controller, f"SIGKILL of the controller, then of a process: {NEXT}"),
     "jobs": (jobs, "1000 jobs wait: processes"),
 }
-"""Mostly waiting, too, and it leaves some systems broken."""
+"""Mostly waiting, too. Measured once, after everything else, because it leaves some systems broken.
+"""
 UNITS: Final = ("processes", "MiB", "%", "lines", "steps", "steps/s")
 """First words of rows that are not in seconds."""

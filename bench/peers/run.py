@@ -14,7 +14,7 @@ import psutil
 
 POLL_S: Final = 0.02
 LIMIT_S: Final = 60.0
-"""What takes longer counts as not happening."""
+"""An event that takes longer counts as not happening."""
 
 
 class NotMeasured(Exception):  # noqa: N818 - no error: the reason is a cell of the table

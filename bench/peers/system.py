@@ -72,7 +72,7 @@ class System:
         raise NotMeasured("needs a cloud, or machines by SSH")
 
     def start_collective(self, run: Run) -> None:
-        """Start `ddp.py`. `run` says so, too."""
+        """Start `ddp.py` (`run.has_collective` is set)."""
         raise NotMeasured("has no PyTorch here")
 
     def hang(self, run: Run) -> None:

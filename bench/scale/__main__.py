@@ -86,7 +86,7 @@ def run(scenario: str, jobs: int, replicas: int, regions: int) -> Iterator[str]:
 
 
 def wait_until(installation: Installation, is_reached: Callable[[], bool]) -> None:
-    """Let time pass until the condition holds, which is looked at twice a minute."""
+    """Let time pass until the condition holds. It is checked twice a minute."""
     world = installation.world
     while not is_reached():
         if world.now_s > LONGEST_S:

@@ -1,4 +1,5 @@
-"""What needs no Google Cloud: the distribution `trainmaster-local`, together with the emulators.
+"""The parts of Trainmaster that need no Google Cloud: the distribution `trainmaster-local`,
+together with the emulators.
 
 cli             `trainmaster local`, `simulate` and `advise`
 running_stack   the local stack that runs now, for the other commands

@@ -285,22 +285,29 @@ OTHERS = CALLERS.replace("trainmaster-callers", "tmother-callers")
 @pytest.mark.parametrize(
     ("granted", "expected"),
     [
-        (ON_PROJECT, set()),
-        ({CALLERS: [CREATE, GET]}, set()),
-        ({CALLERS.replace("my-project", "other"): ["iam.serviceAccounts.actAs"]}, set()),
-        ({OTHERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]}, set()),
-        ({CALLERS: ["iam.serviceAccounts.get"]}, {GET}),
-        ({CALLERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]}, {CREATE, GET}),
-        ({**ON_PROJECT, CALLERS: ["iam.serviceAccounts.get"]}, {GET}),
-    ],
-    ids=[
-        "roles/aiplatform.user on the project",
-        "Vertex AI's permissions on the account",
-        "account of another project",
-        "account of another installation",
-        "viewer",
-        "user",
-        "viewer who may use Vertex AI",
+        pytest.param(ON_PROJECT, set(), id="roles/aiplatform.user on the project"),
+        pytest.param({CALLERS: [CREATE, GET]}, set(), id="Vertex AI's permissions on the account"),
+        pytest.param(
+            {CALLERS.replace("my-project", "other"): ["iam.serviceAccounts.actAs"]},
+            set(),
+            id="account of another project",
+        ),
+        pytest.param(
+            {OTHERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]},
+            set(),
+            id="account of another installation",
+        ),
+        pytest.param({CALLERS: ["iam.serviceAccounts.get"]}, {GET}, id="viewer"),
+        pytest.param(
+            {CALLERS: ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]},
+            {CREATE, GET},
+            id="user",
+        ),
+        pytest.param(
+            {**ON_PROJECT, CALLERS: ["iam.serviceAccounts.get"]},
+            {GET},
+            id="viewer who may use Vertex AI",
+        ),
     ],
 )
 def test_only_the_list_of_callers_grants_calls_of_the_api(

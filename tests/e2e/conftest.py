@@ -124,13 +124,15 @@ class Lab:
         return self.upload(spec, name)
 
     def scripted(
-        self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
+        self, *, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
     ) -> str:
         """Submit a job of the scripted trainer, which needs no framework; return the job id."""
-        return self.upload(self.scripted_spec(workers, steps, step_s, **changes), "scripted")
+        return self.upload(
+            self.scripted_spec(workers=workers, steps=steps, step_s=step_s, **changes), "scripted"
+        )
 
     def scripted_spec(
-        self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
+        self, *, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
     ) -> dict[str, object]:
         """Upload the scripted trainer's package and return a job file for it."""
         spec: dict[str, object] = {

@@ -147,46 +147,57 @@ def test_role_on_data_is_accepted_in_the_own_project(role: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {
-            "worker_read_buckets": (["gs://my-data"], ("names of buckets without gs://",)),
-            "worker_write_buckets": (
-                ["my-data/models", "my-project-trainmaster"],
-                ("without a path", BUCKET_OF_INSTALLATION),
-            ),
-            "worker_registries": (
-                ["us-docker.pkg.dev/p/training"],
-                ("projects/my-project/locations",),
-            ),
-            "worker_project_roles": (
-                {"my-data": ["roles/writer", "bigquery.dataViewer"]},
-                ("every program could then use everything", "must contain names of roles"),
-            ),
-        },
-        {
-            "worker_project_roles": (
-                {"my-project": ["roles/bigquery.jobUser", "roles/aiplatform.user"]},
-                ("could then do what the functions do",),
-            ),
-            "worker_write_buckets": (["my-project-tmstaging-stage"], (BUCKET_OF_INSTALLATION,)),
-        },
-        {
-            "worker_project_roles": (
-                {"123456789012": ["roles/datastore.user"]},
-                ("must name projects by their ids",),
-            ),
-            "worker_write_buckets": (
-                ["my-project-trainmaster-terraform"],
-                (BUCKET_OF_INSTALLATION,),
-            ),
-        },
-        {
-            "worker_write_buckets": (
-                ["gcf-v2-sources-123456789012-us-central1"],
-                (BUCKET_OF_INSTALLATION,),
-            ),
-        },
+        pytest.param(
+            {
+                "worker_read_buckets": (["gs://my-data"], ("names of buckets without gs://",)),
+                "worker_write_buckets": (
+                    ["my-data/models", "my-project-trainmaster"],
+                    ("without a path", BUCKET_OF_INSTALLATION),
+                ),
+                "worker_registries": (
+                    ["us-docker.pkg.dev/p/training"],
+                    ("projects/my-project/locations",),
+                ),
+                "worker_project_roles": (
+                    {"my-data": ["roles/writer", "bigquery.dataViewer"]},
+                    ("every program could then use everything", "must contain names of roles"),
+                ),
+            },
+            id="forms and contents",
+        ),
+        pytest.param(
+            {
+                "worker_project_roles": (
+                    {"my-project": ["roles/bigquery.jobUser", "roles/aiplatform.user"]},
+                    ("could then do what the functions do",),
+                ),
+                "worker_write_buckets": (["my-project-tmstaging-stage"], (BUCKET_OF_INSTALLATION,)),
+            },
+            id="those of functions",
+        ),
+        pytest.param(
+            {
+                "worker_project_roles": (
+                    {"123456789012": ["roles/datastore.user"]},
+                    ("must name projects by their ids",),
+                ),
+                "worker_write_buckets": (
+                    ["my-project-trainmaster-terraform"],
+                    (BUCKET_OF_INSTALLATION,),
+                ),
+            },
+            id="by number; state",
+        ),
+        pytest.param(
+            {
+                "worker_write_buckets": (
+                    ["gcf-v2-sources-123456789012-us-central1"],
+                    (BUCKET_OF_INSTALLATION,),
+                ),
+            },
+            id="sources of functions",
+        ),
     ],
-    ids=["forms and contents", "those of functions", "by number; state", "sources of functions"],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(
     terraform: Terraform, archives: dict[str, Path], wrong: Wrong

@@ -25,16 +25,16 @@ DECIDES_S: Final = 5.0
 @pytest.mark.parametrize(
     ("error", "calls"),
     [
-        (RefusedError("403"), CALLS),
-        (RefusedError("403"), ("delete",)),
-        (TemporaryError("503"), CALLS),
-        (TemporaryError("503"), ("delete",)),
-        (
+        pytest.param(RefusedError("403"), CALLS, id="disabled"),
+        pytest.param(RefusedError("403"), ("delete",), id="deletions are refused"),
+        pytest.param(TemporaryError("503"), CALLS, id="no answer"),
+        pytest.param(TemporaryError("503"), ("delete",), id="deletions fail"),
+        pytest.param(
             ZonesUnreachableError(listed=(), zones=("us-central1-a", "us-central1-b")),
             ("list_vms", "list_all"),
+            id="unreachable zones",
         ),
     ],
-    ids=["disabled", "deletions are refused", "no answer", "deletions fail", "unreachable zones"],
 )
 @pytest.mark.parametrize("ends_s", [ENDS_S, ENDS_S + SWEEP_S / 2])
 def test_vms_of_a_job_that_ended_in_an_outage_are_deleted_by_the_next_sweep(

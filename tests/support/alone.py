@@ -8,8 +8,8 @@ from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 
 
-def a_plan(workers: int = 2, **changes: object) -> Plan:
-    return jobs.a_plan(workers, **{"independent": True, **changes})
+def a_plan(*, workers: int = 2, **changes: object) -> Plan:
+    return jobs.a_plan(workers=workers, **{"independent": True, **changes})
 
 
 def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **changes: object) -> Job:

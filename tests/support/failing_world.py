@@ -16,7 +16,7 @@ MISSING_FILE = {
 LAST = "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv' (train.py:18)"
 
 
-def failing_world(now: datetime, failures: int, *, workers: int = 0) -> World:
+def failing_world(now: datetime, *, failures: int, workers: int = 0) -> World:
     """Return a running job whose chief has failed so often since `now`.
 
     Without workers it is judged alone; with workers, the job is a gang.

@@ -57,21 +57,25 @@ LAUNCHED_ABORT: Final = ProgramError(
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
 
 
-def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: object) -> State:
-    """Return a job whose round `number` is held, and whose members are ready for it."""
+def held(
+    *replicas: Replica, round_number: int = 2, job: Job | None = None, **fields: object
+) -> State:
+    """Return a job whose round of this number is held, and whose members are ready for it."""
     job = job or a_job()
-    state = Round(number, is_held=True, began_at=at(10), ordered_at=at(90), stopped_by=WORKER_0)
+    state = Round(
+        round_number, is_held=True, began_at=at(10), ordered_at=at(90), stopped_by=WORKER_0
+    )
     given = {replica.replica_id: replica for replica in replicas}
     members = [
-        given.get(member) or a_replica(member, incarnation=number, ordered_at=at(10))
+        given.get(member) or a_replica(member, incarnation=round_number, ordered_at=at(10))
         for member in MEMBERS
     ]
     return a_state(*members, job=replace(job, round=replace(state, **fields)))  # type: ignore[arg-type]
 
 
-def running(number: int = 2, *replicas: Replica, **fields: object) -> State:
-    """Return a job whose round `number` runs."""
-    state = held(number, *replicas)
+def running(*replicas: Replica, round_number: int = 2, **fields: object) -> State:
+    """Return a job whose round of this number runs."""
+    state = held(*replicas, round_number=round_number)
     round_ = replace(state.job.round, is_held=False, **fields)  # type: ignore[arg-type]
     return replace(state, job=replace(state.job, round=round_))
 
@@ -87,6 +91,6 @@ def after(state: State, event: Event, seconds: float = 100) -> State:
     return apply(state, evolve(state, judge(state, event, at(seconds)), at(seconds)))
 
 
-def of_ready(replica_id: ReplicaId, incarnation: int, ended: ReplicaExited) -> VmReady:
+def of_ready(replica_id: ReplicaId, ended: ReplicaExited, *, incarnation: int) -> VmReady:
     """Return a vm-ready that says how the program before ended."""
-    return replace(ready(replica_id, incarnation), ended=ended)
+    return replace(ready(replica_id, incarnation=incarnation), ended=ended)

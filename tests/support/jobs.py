@@ -76,7 +76,7 @@ def a_spec(**training_input: object) -> dict[str, object]:
     }
 
 
-def a_plan(workers: int = 2, **changes: object) -> Plan:
+def a_plan(*, workers: int = 2, **changes: object) -> Plan:
     groups = [TaskGroup(TaskType.CHIEF, 1, "n1-standard-4")]
     if workers:
         groups.append(TaskGroup(TaskType.WORKER, workers, "n1-standard-4"))
@@ -166,7 +166,7 @@ def an_incarnation(
     )
 
 
-def ready(replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1) -> VmReady:
+def ready(replica_id: ReplicaId, *, incarnation: int = 1, vm_generation: int = 1) -> VmReady:
     return VmReady(an_incarnation(replica_id, incarnation, vm_generation), START)
 
 

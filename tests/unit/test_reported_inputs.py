@@ -298,15 +298,25 @@ def test_copy_that_a_notebook_keeps_is_no_job_file() -> None:
 @pytest.mark.parametrize(
     ("error_type", "message", "meaning"),
     [
-        (
+        pytest.param(
             "RuntimeError",
             "Expected all tensors to be on the same device, but found cuda:0 and cpu!",
             Meaning.BUG,
+            id="devices: were transient",
         ),
-        ("AssertionError", "Torch not compiled with CUDA enabled", Meaning.BUG),
-        ("OSError", "[Errno 28] No space left on device", Meaning.SETTING),
+        pytest.param(
+            "AssertionError",
+            "Torch not compiled with CUDA enabled",
+            Meaning.BUG,
+            id="no CUDA: was transient",
+        ),
+        pytest.param(
+            "OSError",
+            "[Errno 28] No space left on device",
+            Meaning.SETTING,
+            id="full disk: was unknown",
+        ),
     ],
-    ids=["devices: were transient", "no CUDA: was transient", "full disk: was unknown"],
 )
 def test_words_of_devices_excuse_no_error_that_lasts(
     error_type: str, message: str, meaning: Meaning

@@ -67,7 +67,7 @@ def run(file: str, fewest: str = "", beat: Callable[[], object] = lambda: None) 
 
 
 ASKED: list[object] = []
-"""What has asked the program to save: not empty as soon as a signal has."""
+"""Signals that have asked the program to save; empty: none has."""
 
 
 def ask(*signal: object) -> None:

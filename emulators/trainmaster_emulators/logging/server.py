@@ -23,7 +23,7 @@ from trainmaster_emulators.rest.server import RestServer, json_body
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
 PAGE_DEFAULT: Final = 50
-"""Entries of a page if the request does not say how many."""
+"""Entries of a page if the request has no `pageSize`."""
 PAGE_MAX: Final = 1000  # Source: ListLogEntriesRequest.page_size
 ORDERS: Final = {"": False, "timestamp asc": False, "timestamp desc": True}
 """Value of `orderBy` → whether the latest entry comes first."""

@@ -24,7 +24,7 @@ FIRESTORE_JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulat
 PUBSUB_JARS: Final = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
 GCLOUD_S: Final = 30.0
 """Longest time of `gcloud info`."""
-# Where a container engine listens, unless DOCKER_HOST says it
+# Where a container engine listens, unless DOCKER_HOST is set
 ENGINE: Final = "unix:///var/run/docker.sock"
 ENGINE_PORT: Final = 2375
 ENGINE_S: Final = 2.0

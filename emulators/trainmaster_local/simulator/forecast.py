@@ -58,7 +58,7 @@ class Forecast:
     lost_h: Percentiles
     """Training that was done and lost, counted once for the whole gang."""
     restarts: Percentiles
-    """Of one program, or of those of a gang together."""
+    """Restarts of one program, or of the programs of a gang together."""
     replacements: Percentiles
     """VMs that were created in the place of another one."""
     reruns: Percentiles

@@ -44,11 +44,11 @@ SHORT_ON_OF_MEAN: Final = 0.35
 SHORT_ON_MAX_S: Final = 45 * MINUTE_S
 """Longest mean of the short on periods."""
 ROOM: Final = 64
-"""VMs that an on period usually has room for."""
+"""VMs for which there usually is capacity in an on period."""
 NARROW_SHARE: Final = 0.06
 """Share of on periods with little room."""
 NARROW_ROOM: Final = (1, 15)
-"""Fewest and most VMs that there is room for then."""
+"""Smallest and largest capacity then, in VMs."""
 OFFERING_REGIONS: Final = 0.85
 """Share of the regions that offer a machine family."""
 OFFERING_ZONES: Final = 0.7

@@ -12,7 +12,7 @@ from trainmaster.agent.reporting.serial_console import Console
 
 
 class Family(Protocol):
-    """What the agent's programs have started. `program.family` tells it."""
+    """The processes that the agent's programs have started (`program.family`)."""
 
     def start(self, start: Callable[[], Popen[AnyStr]]) -> Popen[AnyStr]:
         """Start a process in a session of its own. Its status is left to the caller."""
@@ -33,7 +33,8 @@ class Workspace:
     """The environment that the agent was started with."""
     console: Console
     family: Family | None = None
-    """What the agent's programs have started; None if only marks tell."""
+    """The processes that the agent's programs have started; None: only their marks identify them.
+    """
 
     def log(self, text: str) -> None:
         self.console.log(text)

@@ -1,4 +1,4 @@
-"""What every job that a filter accepts has in common, as far as an index of the store knows it.
+"""Properties that all jobs have that a filter accepts, and that an index of the store can query.
 
 A list reads the jobs within the bounds of its filter, and applies the filter to each of them.
 Bounds that are too wide cost reads; bounds that are too narrow would lose jobs. A comparison of
@@ -29,7 +29,7 @@ class Bounds:
     """A condition that is necessary for a filter."""
 
     has_state: Callable[[str], bool] = _any_state
-    """Of the state's word, as the API shows it."""
+    """The order is that of the state's word, as the API shows it."""
     labels: frozenset[Label] = frozenset()
     """All of these."""
     name: str = ""
@@ -76,7 +76,7 @@ class Bounds:
         return replace(wanted.narrowest(), with_unlisted=True)
 
     def start(self, position: JobPosition | None) -> JobPosition | None:
-        """Return where a list begins that continues at this position: not before `until_s`."""
+        """Return where a list that continues at this position begins: not before `until_s`."""
         if self.until_s >= YEAR_10000_S:
             return position
         # No job within the bounds was created as late as this, so that any id will do.

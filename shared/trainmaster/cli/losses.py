@@ -1,4 +1,4 @@
-"""What a job's programs have printed or reported and what did not arrive, for `trainmaster why`."""
+"""Output and reports of a job's programs that did not arrive, for `trainmaster why`."""
 
 from __future__ import annotations
 

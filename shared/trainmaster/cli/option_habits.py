@@ -1,4 +1,4 @@
-"""Options of other tools, and what says the same here."""
+"""Options that users know from other tools, and the options of Trainmaster in their place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OF_SUBMIT: Final = {
 
 
 class HintingCommand(TyperCommand):
-    """A command that answers options of other tools with what is meant."""
+    """A command that answers an option of another tool with its own option in place of it."""
 
     meanings: ClassVar[Mapping[tuple[str, ...], str]] = _OF_ALL
 
@@ -67,7 +67,7 @@ class HintingCommand(TyperCommand):
         return parsed
 
     def _answer(self, ctx: Any, option: str | None) -> None:
-        """End with what is meant by an option that the command does not have.
+        """End with an error that names the option of this command in place of an unknown one.
 
         `option`: None for another error. The class of the error is in the copy of click that typer
         contains, which does not export it.

@@ -19,7 +19,7 @@ from trainmaster.cli.losses import losses_in_log, unlogged_lines
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
 from trainmaster.cli.output import Format, print_json, problems_text, say, warn
-from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.decisions import Reason
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.replica import Replica
@@ -293,8 +293,7 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) 
 def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
     say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
-    was_judged = entry.decision.rule > Rule.STALE  # not ignored, nor the normal course of a job
-    if with_rules_passed_over and was_judged:
+    if with_rules_passed_over and entry.decision.rule.is_judgement:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
     for name, before, after in budget_changes(entry):

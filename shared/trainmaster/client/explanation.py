@@ -49,7 +49,7 @@ class Explanation:
     failing: Failing | None = None
     """Set if the job keeps failing."""
     notes: tuple[str, ...] = ()
-    """What makes a success look like none."""
+    """Reasons to doubt the success of the job."""
     error: str = ""
     """What ended the job, in one line; empty if it runs or has succeeded."""
     what_to_do: str = ""

@@ -1,4 +1,4 @@
-"""What the console reads often, kept: the ledgers of jobs, and answers of Cloud Monitoring.
+"""Caches of what the console reads often: the ledgers of jobs, and answers of Cloud Monitoring.
 
 A ledger is a job's record of events and decisions. It only grows, except that entries whose effects
 are pending are marked later as done.

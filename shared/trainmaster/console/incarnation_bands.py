@@ -123,7 +123,7 @@ class _Interruption:
     start: datetime
     end: datetime
     spans: list[Span]
-    """What the replicas did instead."""
+    """The replicas' spans in this time."""
 
 
 def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[DrawnBand, ...]:

@@ -92,8 +92,8 @@ def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
 
 
 def excused_restarts(replica: Replica, entries: Iterable[LedgerEntry]) -> tuple[datetime, ...]:
-    """Return the charged restarts of a replica that is judged alone that do not count: its program
-    reported a lost peer as a VM of the cluster was lost.
+    """Return the charged restarts that do not count, of a replica that is judged alone: its program
+    reported a lost peer when a VM of the cluster was lost.
 
     `entries`: of its job, from `EXCUSE_MAX` before its first restart.
     """

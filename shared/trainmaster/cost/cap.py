@@ -1,9 +1,10 @@
 """`trainmaster.maxCost`: the rates of a job that has one, and the most that it has cost.
 
 The rates are stored with the job, so that a change of the price list changes no decision. The cost
-is an upper bound: a VM is counted from its request, for `BOOT_MAX` at most, or for
-`STARTUP_TIMEOUT_S` if its agent has not reported when it started (each round that begins renews
-that time), and until `RELEASE_MAX_S` after its end. Refused requests are free.
+is an upper bound. A VM is counted from its request until `RELEASE_MAX_S` after its end. Of the time
+before its agent has reported, at most `BOOT_MAX` is counted; if the agent did not report when it
+started, at most `STARTUP_TIMEOUT_S`, once more for each round (common start of the replicas) that
+began meanwhile. Refused requests are free.
 
 A rate is the price of one replica of a role per hour, by candidate (one of the places in which the
 job's VMs may be requested) and by how the VM is bought. `Unknown` is a price that is not known.
@@ -202,7 +203,8 @@ def _charged_s(
                 return None
             search_s = min(search_s, (now - free_until).total_seconds())
     elif all(span.phase is not Phase.STARTING for span in searches):
-        search_s = min(search_s, BOOT_MAX.total_seconds())  # the time of its set-up is known
+        # The agent reported when it started, so that its set-up is a phase of its own.
+        search_s = min(search_s, BOOT_MAX.total_seconds())
     paid_s = sum(span.seconds(now) for span in since_report)
     return paid_s + search_s + RELEASE_MAX_S
 
@@ -210,7 +212,8 @@ def _charged_s(
 def _refusals(entries: Sequence[LedgerEntry]) -> dict[datetime, VmsNotCreated]:
     """Return the refused requests by their time.
 
-    Of two at one time, the one counts that created other VMs: fewer replicas were refused then.
+    If two requests were refused at the same time, keep the one that created its other VMs
+    (`others_created`): it was refused for fewer replicas, and less is free.
     """
     refused: dict[datetime, VmsNotCreated] = {}
     for entry in entries:

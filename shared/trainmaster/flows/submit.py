@@ -43,9 +43,9 @@ MINUTE_S: Final = 60.0
 WAIT_MAX: Final = timedelta(minutes=15)
 """How long a message waits for the quota.
 
-A publisher cannot be told from others, so that no quota can be fair: a flood delays the jobs of
-others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it becomes
-a dead letter.
+The message does not identify its publisher, so that no quota can be fair: a flood delays the jobs
+of others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it
+becomes a dead letter.
 """
 PROBLEMS_KEPT: Final = 100
 PROBLEM_CHARS_KEPT: Final = 2000
@@ -58,7 +58,9 @@ same source has not ended.
 """
 FORBIDDEN: Final = "forbidden"
 _REDELIVERY: Final = timedelta(seconds=10)
-"""A job that is older than its message by more than this, whatever the clocks, is another run's."""
+"""A job that is older than its message by more than this is of an earlier message: clocks differ
+less.
+"""
 MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
@@ -151,14 +153,13 @@ def _authorize(
     """
     check_allowed(spec, deps.allowed)
     limit = deps.messages_per_minute
-    if limit and now - published_at < WAIT_MAX and deps.store.load(spec.job_id or "") is None:
-        created = deps.store.count_created_since(
-            now - timedelta(seconds=MINUTE_S), through_api=False
+    if not limit or now - published_at >= WAIT_MAX:
+        return
+    created = deps.store.count_created_since(now - timedelta(seconds=MINUTE_S), through_api=False)
+    if created >= limit and deps.store.load(spec.job_id or "") is None:
+        raise TemporaryError(
+            f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
         )
-        if created >= limit:
-            raise TemporaryError(
-                f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
-            )
 
 
 def _reject(

@@ -7,10 +7,10 @@ The sweep requests from `provision`, which alone may list and delete VMs:
     one listing        of all VMs (`flows.provisioning.vm_check`): it finds running jobs with too
                        few or too many VMs, and VMs that belong to no job
 
-It requests jobs again only when the requests of the sweep before have been delivered: of a backlog,
-a second request would be handled no sooner. The request for the listing is published last, and
-stands for all of them (`vm_check`). Until one is delivered, each sweep publishes another one: the
-first may be lost.
+It requests jobs again only when the requests of the sweep before have been delivered: behind a
+backlog, a second request would be handled no sooner. The request for the listing is published last,
+and stands for all of them (`vm_check`). Until one is delivered, each sweep publishes another one:
+the first may be lost.
 
 Then it publishes the notifications that their events left open, and records passed deadlines and
 costs, because no event arrives when time passes.
@@ -122,5 +122,5 @@ def _record_deadlines(jobs: Iterable[Job], deps: Deps) -> None:
 
 
 def on_message(_: Message, deps: Deps) -> None:
-    """Sweep: the message says no more than that it is time."""
+    """Sweep. The message has no content: it is sent once a minute."""
     handle(deps)

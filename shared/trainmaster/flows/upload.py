@@ -39,8 +39,8 @@ FILE_BYTES_MAX: Final = 1 << 20
 WHOLE_FILE: Final = ""
 """In place of a field: the problem is one of the file."""
 ATTRIBUTE_BYTES_MAX: Final = 1024
-"""Of the value of an attribute. Source: Pub/Sub quotas. The message to `submit` names the file in
-one.
+"""Bytes of the value of an attribute. Source: Pub/Sub quotas. The message to `submit` names the
+file in one.
 """
 
 

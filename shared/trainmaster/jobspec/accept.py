@@ -80,7 +80,7 @@ _DISPLAY_NAME_PATH: Final = ("displayName",)
 _NO_PROGRAM: Final = Program(
     package_uris=(), python_module="", args=(), job_dir=None, container=Container("")
 )
-"""Of a document without roles, which is a problem."""
+"""The program of a document without roles, which is a problem."""
 
 
 @dataclass(frozen=True)

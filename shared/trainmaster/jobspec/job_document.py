@@ -19,7 +19,7 @@ from trainmaster.jobspec.reading.read_model import with_lists
 
 JOB_ID_NAMES: Final = ("jobId", "job_id")
 NAME_CHARS_MAX: Final = 100
-"""Characters of a file's name in a job id, which leaves room for the time."""
+"""Most characters of a file's name that a job id takes over; the time follows them."""
 
 
 def read_document(data: bytes, name: str, region: str | None = None) -> dict[str, Any]:
@@ -31,20 +31,23 @@ def read_document(data: bytes, name: str, region: str | None = None) -> dict[str
 
 
 def job_file_of(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
-    """Convert a manifest to a job file; a job file stays, except for lists (`with_lists`).
+    """Return a job file: a manifest is converted, and of a job file only lists are normalized
+    (`with_lists`).
 
     `region`: that of a manifest that names none. Raises InvalidJob, and ForeignFile for a task of
     SkyPilot or dstack.
     """
     tool = tool_of(document)
     if tool:
-        from trainmaster.jobspec.foreign.answer import ForeignFile, answer_of  # as below
+        # Only files of other tools need it.
+        from trainmaster.jobspec.foreign.answer import ForeignFile, answer_of
 
         raise ForeignFile(answer_of(tool, document))
     refuse_unconverted_file(document)
     if not all(name in document for name in MANIFEST_NAMES):
         return with_lists(dict(document))
-    from trainmaster.jobspec.manifests.convert import convert  # only manifests need its models
+    # Only manifests need its models.
+    from trainmaster.jobspec.manifests.convert import convert
 
     return dict(convert(document, region))
 

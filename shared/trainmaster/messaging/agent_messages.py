@@ -380,9 +380,10 @@ class MaintenanceMessage(AgentMessage):
 
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
-    """Of a notice: when the agent will report the loss at the latest."""
+    """Latest time at which the agent will report the loss that a notice announces."""
     save_number: Annotated[int, Field(ge=1, le=SAVES_MAX)] = 1
-    """Of a notice: number of the request to save since the programs started together."""
+    """Number of the request to save that belongs to a notice, since the programs started together.
+    """
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
     ] = ()

@@ -41,7 +41,7 @@ Pub/Sub accepts have 0.8 MB there.
 LETTER_BYTES_MAX: Final = 1 << 20
 """Data that a dead letter keeps: no function handles more."""
 CUT_BYTES: Final = 1 << 16
-"""What a dead letter keeps of a request or of data that is larger than that."""
+"""Bytes that a dead letter keeps of a request, or of data, that is larger."""
 ATTRIBUTES_MAX: Final = 100
 """Attributes of one message. Source: Pub/Sub quotas."""
 ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription", "cut")

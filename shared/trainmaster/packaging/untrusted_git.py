@@ -1,4 +1,4 @@
-"""What git says about a folder that may be a stranger's repository.
+"""Questions to git about a folder that may be a stranger's repository.
 
 The repository's configuration may name programs: a file system monitor, or a program that fetches
 objects which the repository lacks. The commands that are used here run none of the others.

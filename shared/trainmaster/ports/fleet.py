@@ -26,7 +26,7 @@ class ZonesUnreachableError(TemporaryError):
     def __init__(self, listed: Sequence[Any], zones: Sequence[str], refusal: str = "") -> None:
         super().__init__(refusal or f"Google cannot reach {', '.join(zones)}")
         self.listed = tuple(listed)
-        """What the other zones have."""
+        """The VMs of the other zones."""
         self.zones = tuple(zones)
         """The zones that the listing lacks."""
         self.refusal = refusal

@@ -1,4 +1,4 @@
-"""Reading the machine set of a job."""
+"""Reading the machine set of a job: the VMs that it shares with the jobs before and after it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from trainmaster.ports.store import States
 
 
 def machine_set_of(job: Job, store: States) -> MachineSet | None:
-    """Return the job's machine set. None: nobody has kept its machines. No read without
-    `keepMachines`.
+    """Return the job's machine set. None: its machines have never been kept.
+
+    A job without `keepMachines` has no machine set, so that nothing is read.
     """
     loaded = store.load(job.job_id) if job.machines else None
     return loaded.state.machine_set if loaded else None

@@ -21,10 +21,12 @@ class Metric(StrEnum):
     RECEIVED = "network/received_bytes_count"
     SENT = "network/sent_bytes_count"
     PROGRESS = "progress"
-    """Progress of the primary's program. The label `name` tells what a series measures."""
+    """Progress of the primary's program. The label `name` identifies what a series measures."""
 
     QUIET = "program/quiet"
-    """Of a program that will be ended as hung: the label `name` is `for` or `left`, in seconds."""
+    """Quiet time of a program that will be ended as hung, and the time until then. The label `name`
+    is `for` or `left`; both are in seconds.
+    """
 
     ALIVE = "agent/alive"
     """A sign of life: each agent writes it every 30 seconds. Each host of a TPU node has an agent.

@@ -138,7 +138,7 @@ class Ledgers(Protocol):
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Return the losses of this round or hold that were committed after this ledger entry.
 
-        Only losses count that were reported at most `COMMIT_MAX` before the entry. The first
+        Only losses that were reported at most `COMMIT_MAX` before the entry count. The first
         `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.
         """
         ...

@@ -89,7 +89,7 @@ class JobFilter:
     states: tuple[JobState, ...] = ()
     """Any of these; empty: all states."""
     user: str = ""
-    """Who submitted the job, in any case, verified or not; empty: anybody."""
+    """The user who submitted the job, verified or not, in upper or lower case; empty: any user."""
     labels: tuple[Label, ...] = ()
     """All of these."""
     name: str = ""

@@ -36,7 +36,7 @@ NAME_CHARS_MAX: Final = 100
 STEP_MAX: Final = 2.0**53
 """Beyond this, a double does not represent every integer."""
 SHARE_MAX: Final = 0.999
-"""Of a job that has not succeeded: only exit status 0 is the end of the work."""
+"""Largest share of a job that has not succeeded: only exit status 0 is the end of the work."""
 REMAINING_S_MAX: Final = 366 * 86400.0
 """A year: a slope near zero would give any time."""
 METRIC: Final = "metric/"

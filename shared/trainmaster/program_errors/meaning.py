@@ -12,7 +12,7 @@ __all__ = ["Meaning", "Place", "is_passing", "is_peer_loss", "meaning_of", "row_
 
 
 class Place(NamedTuple):
-    """What there is around the program, as far as it changes what an error means."""
+    """The surroundings of the program that change what an error means."""
 
     has_accelerators: bool = True
     """GPUs or TPUs: their errors may be the hardware's, and pass on another machine.
@@ -32,11 +32,11 @@ def meaning_of(
     """Return what an error means.
 
     `error_type`: the type of the exception as printed, with or without its module. `causes`: types
-    of the exceptions that it was raised from. Two kinds of types decide before the message, but for
-    rows that name them: those that are bugs by nature, and those with which a framework reports a
-    lost peer, whose messages may have the words of any network. Otherwise the message decides
-    before the type, and the type of the error before those of its causes. An error that no row
-    matches is UNKNOWN.
+    of the exceptions that it was raised from.
+
+    The first of these decides: a row of the table of messages that does not contradict the type
+    (`_contradicts_type`); the type of the error; the type of a cause that may pass. An error that
+    no row matches is UNKNOWN.
     """
     row = row_of(error_type, message, causes, place)
     return Meaning.UNKNOWN if row is None else row.meaning
@@ -54,8 +54,9 @@ def row_of(
             return row
     if by_type is not None:
         return by_type
-    passing = (_row_of_type(_last(cause), place) for cause in causes)
-    return next((row for row in passing if row is not None and row.meaning in _PASSING), None)
+    by_cause = (_row_of_type(_last(cause), place) for cause in causes)
+    passing = (row for row in by_cause if row is not None and is_passing(row.meaning))
+    return next(passing, None)
 
 
 def is_peer_loss(meaning: Meaning) -> bool:
@@ -77,18 +78,32 @@ def _last(error_type: str) -> str:
 
 
 def _row_of_type(name: str, place: Place) -> Row | None:
-    row = TYPES.get(name) or next(
-        (named for named in NAMES if named.matches(name="", message=name)), None
-    )
+    """Return the row of the type itself, or the row of `NAMES` that its name matches."""
+    # The patterns of `NAMES` match a type's name in place of a message.
+    by_name = (row for row in NAMES if row.matches(name="", message=name))
+    row = TYPES.get(name) or next(by_name, None)
     return row if row is not None and _fits(row, place) else None
 
 
 def _may_decide(row: Row, name: str, nature: Meaning | None, place: Place) -> bool:
-    """Whether the row may decide about an error whose type alone has the meaning `nature`."""
-    excuses_bug = nature is Meaning.BUG
+    """Whether the row of a message may decide about an error of the type `name`.
+
+    `nature`: what the type alone means; None: it is not in the tables.
+    """
+    return _fits(row, place) and not _contradicts_type(row, name, nature)
+
+
+def _contradicts_type(row: Row, name: str, nature: Meaning | None) -> bool:
+    """Whether the type is better evidence than the row of a message.
+
+    No message excuses a type that is a bug by nature. A framework that reports a lost peer by a
+    type of its own may use the words of any network error, which are those of a transient error.
+    A row that names the type knows better.
+    """
+    if name in row.types:
+        return False
     hides_peer = nature is Meaning.LOST_PEER and row.meaning is Meaning.TRANSIENT
-    contradicts_type = name not in row.types and (excuses_bug or hides_peer)
-    return _fits(row, place) and not contradicts_type
+    return nature is Meaning.BUG or hides_peer
 
 
 def _fits(row: Row, place: Place) -> bool:

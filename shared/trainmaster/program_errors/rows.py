@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
     meaning: Meaning
     runtime: str
-    """Whose error it is, in words."""
+    """The library, service or device that the error is from, in words."""
     source: str
     """Where the words are from."""
     pattern: Pattern[str] | None = None

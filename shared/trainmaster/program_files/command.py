@@ -44,7 +44,7 @@ def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
 
 
 def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[ProgramFinding]:
-    """Yield why the command cannot start, and what may not be meant."""
+    """Yield why the command cannot start, and parts of it that look like mistakes."""
     program = command[0]
     if program not in files.names and len(program.split()) > 1:
         words = shlex.join(program.split())

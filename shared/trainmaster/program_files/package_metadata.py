@@ -32,7 +32,7 @@ _UNREADABLE: Final = (
     MemoryError,
     configparser.Error,
 )
-"""What metadata and build files raise that are not of the usual form."""
+"""Errors that metadata and build files of an unusual form raise."""
 
 
 class _Metadata(Distribution):

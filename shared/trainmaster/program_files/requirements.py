@@ -1,4 +1,6 @@
-"""What the program requires, beside what its runtime has: pins, and modules that nothing brings."""
+"""What a program requires that its runtime does not have: pinned versions, and modules of packages
+that nobody installs.
+"""
 
 from __future__ import annotations
 
@@ -127,10 +129,10 @@ def check_imports(
     runtime: RuntimePackages,
     place: str,
 ) -> Iterator[ProgramFinding]:
-    """Yield the modules that neither the files nor the requirements nor the runtime have.
+    """Yield the imports that neither the files nor the requirements nor the runtime satisfy.
 
-    A requirement may bring more modules than its own, so that no import is refused. `place`: where
-    the requirements are.
+    They are warnings (`may_fail`): a requirement may bring more packages than its own. `place`:
+    where the requirements are.
     """
     required = {_required_name(text, runtime) for text in requirements}
     own = _own_modules(files)
@@ -222,7 +224,9 @@ def _own_modules(files: ProgramFiles) -> set[str]:
 
 
 def _framework_versions(runtime: RuntimePackages) -> dict[str, str]:
-    """Return `2.13` by each name of a framework that the runtime keeps, such as `torch==2.13.*`."""
+    """Return package → version of the runtime's frameworks, which no package may replace: `2.13`
+    for `torch==2.13.*`, by the name of each build of the framework.
+    """
     versions: dict[str, str] = {}
     for requirement in runtime.requirements:
         name = normalize(package_name(requirement))

@@ -24,7 +24,8 @@ from typing import Final, TypeVar
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 
 FILE_BYTES_MAX: Final = 256 << 10
-"""A larger file is not judged: nobody wrote it by hand. Its tree may need 450 times as much memory.
+"""A larger file is not judged: it was not written by hand. Its tree may need 450 times as much
+memory.
 """
 PROGRAM_BYTES_MAX: Final = 16 << 20
 """Most bytes of a program that are parsed. One MiB takes about a second, and five at worst."""
@@ -149,10 +150,9 @@ class Sources:
     def check_syntax(
         self, entry: Entry | None, others: Iterable[str] = ()
     ) -> Iterator[ProgramFinding]:
-        """Yield the files with an error of syntax: of those that the entry may import, and of
-        `others`.
+        """Yield the syntax errors of the files that the entry may import, and of `others`.
 
-        Only one that the program imports whenever it runs must fail.
+        Only an error in a file that the program imports in every run is certain to end it.
         """
         certain = self.closure(entry, certain_only=True) if entry else frozenset()
         possible = self.closure(entry, certain_only=False) if entry else frozenset()
@@ -328,7 +328,8 @@ def _absolute_name(file: str, level: int, module: str, root: str) -> str:
 
     Names begin at the folder of the script, or else at the working directory.
     """
-    within = file.removeprefix(root) if root and "/" in file.removeprefix(root) else file
-    package = PurePosixPath(within).parent.parts
+    path_in_root = file.removeprefix(root)
+    is_in_package = "/" in path_in_root
+    package = PurePosixPath(path_in_root if is_in_package else file).parent.parts
     kept = package[: len(package) - (level - 1)]
     return ".".join([*kept, *([module] if module else [])])

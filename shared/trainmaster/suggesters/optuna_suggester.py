@@ -46,7 +46,7 @@ Values = tuple[str, ...]
 
 class OptunaSuggester:
     """Chooses the values of trials with Optuna, and the trials that are stopped early. Both are
-    deterministic: Optuna learns the trials so far anew in each call.
+    deterministic: each call gives Optuna all trials so far.
 
     Adapter of `trainmaster.ports.Suggester`.
     """

@@ -41,8 +41,8 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     """Return the variables of `project`, else of the environment's project, else of the remembered
     one.
 
-    Names that nobody has given are those of infra/, unless the environment names the project: then
-    it has to name the others, too. Empty: no project is known. Raises PermanentError for a bad
+    Names that are not configured are those of infra/, unless the environment names the project:
+    then it has to name the others, too. Empty: no project is known. Raises PermanentError for a bad
     file.
     """
     stored = remembered()

@@ -79,13 +79,16 @@ def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(
 @pytest.mark.parametrize(
     ("faults", "group", "zone", "kept"),
     [
-        ({"refused_calls": ["advise_capacity"]}, GPU, A, ADVICE_REFUSED),
-        ({"disabled_apis": ["compute"]}, GPU, A, ADVICE_REFUSED),
-        ({}, replace(GPU, machine_type="z9-unknown-1"), A, ADVICE_REFUSED),
-        ({}, GPU, "us-nowhere1-a", ADVICE_REFUSED),
-        ({"rate_limited": 1}, GPU, A, ADVICE_KEPT),
+        pytest.param(
+            {"refused_calls": ["advise_capacity"]}, GPU, A, ADVICE_REFUSED, id="no permission"
+        ),
+        pytest.param({"disabled_apis": ["compute"]}, GPU, A, ADVICE_REFUSED, id="API disabled"),
+        pytest.param(
+            {}, replace(GPU, machine_type="z9-unknown-1"), A, ADVICE_REFUSED, id="unknown machine"
+        ),
+        pytest.param({}, GPU, "us-nowhere1-a", ADVICE_REFUSED, id="unknown region"),
+        pytest.param({"rate_limited": 1}, GPU, A, ADVICE_KEPT, id="rate limit"),
     ],
-    ids=["no permission", "API disabled", "unknown machine", "unknown region", "rate limit"],
 )
 def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
     faults: dict[str, Any],
@@ -106,15 +109,14 @@ def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
-        ([{"obtainability": 0.8, "estimatedUptime": "600s"}], [0.8]),
-        ([{"obtainability": 0.8, "estimatedUptime": "60s"}], [0.1]),
-        ([{"obtainability": 1.5}], [1.0]),
-        ([{"obtainability": 0.2}, {"obtainability": 0.4}], [0.4]),
-        ([{"obtainability": 0.0}], [0.0]),
-        ([{}], []),
-        ([], []),
+        pytest.param([{"obtainability": 0.8, "estimatedUptime": "600s"}], [0.8], id="long uptime"),
+        pytest.param([{"obtainability": 0.8, "estimatedUptime": "60s"}], [0.1], id="short uptime"),
+        pytest.param([{"obtainability": 1.5}], [1.0], id="above 1"),
+        pytest.param([{"obtainability": 0.2}, {"obtainability": 0.4}], [0.4], id="two"),
+        pytest.param([{"obtainability": 0.0}], [0.0], id="none"),
+        pytest.param([{}], [], id="no score"),
+        pytest.param([], [], id="no recommendation"),
     ],
-    ids=["long uptime", "short uptime", "above 1", "two", "none", "no score", "no recommendation"],
 )
 def test_scores_of_google_become_a_chance(
     scores: list[dict[str, Any]], expected: list[float], monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,7 @@ ZONE = "us-central1-c"
 def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends(lab: Lab) -> None:
     """The middle member goes, so that ranks have to move up."""
     folder = f"gs://{lab.bucket}/elastic-{time.time_ns()}"
-    spec = lab.scripted_spec(2, pythonModule="trainer.saver", args=[], jobDir=folder)
+    spec = lab.scripted_spec(workers=2, pythonModule="trainer.saver", args=[], jobDir=folder)
     options = {"checkpointSignal": "SIGUSR1", "zones": [ZONE], "elastic": {"minReplicas": 2}}
     job_id = lab.upload({**spec, "trainmaster": options}, "elastic")
     lab.wait(job_id, "RUNNING")

@@ -251,7 +251,7 @@ class Training:
                 )
         module, *words = library.command
         spec = lab.scripted_spec(
-            library.workers,
+            workers=library.workers,
             packageUris=uris,
             pythonModule=module,
             args=[*words, f"{library.folder}/{lab.bucket}/libraries/{name}"],

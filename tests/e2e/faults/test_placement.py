@@ -41,7 +41,10 @@ def test_job_runs_in_the_second_region_loses_its_vms_and_returns_to_the_first(
     with realistic_lab(tmp_path) as lab:
         lab.faults.change(stockout_zones=FIRST)
         job_id = lab.scripted(
-            1, MANY_STEPS, 0.1, trainmaster={"placement": {"ordered": alternatives}}
+            workers=1,
+            steps=MANY_STEPS,
+            step_s=0.1,
+            trainmaster={"placement": {"ordered": alternatives}},
         )
         lab.wait(job_id, "RUNNING", 120)
         vms = [lab.vm(job_id, replica_id) for replica_id in REPLICAS]

@@ -83,7 +83,7 @@ def provisioning_model(lab: Lab, vm: Vm) -> str:
 def test_vm_lost_with_notice_is_replaced_free_of_charge(
     lab: Lab, fault: str, notice: dict[str, float], changes: dict[str, object]
 ) -> None:
-    job_id = lab.scripted(1, MANY_STEPS, 0.1, **changes)
+    job_id = lab.scripted(workers=1, steps=MANY_STEPS, step_s=0.1, **changes)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     assert provisioning_model(lab, vm) == ("SPOT" if changes is SPOT else "STANDARD")

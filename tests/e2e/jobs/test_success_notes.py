@@ -46,7 +46,7 @@ def run(lab: Lab, mode: str, workers: int = 0) -> State:
         wheel = wheel_of("endings", files)
         lab.objects.write(uri, wheel, content_type="application/octet-stream")
     module = "endings.nothing" if mode == "nothing" else "endings.epochs"
-    spec = lab.scripted_spec(workers, packageUris=[uri], pythonModule=module, args=[mode])
+    spec = lab.scripted_spec(workers=workers, packageUris=[uri], pythonModule=module, args=[mode])
     return lab.wait_for_success(lab.upload(spec, f"endings_{mode}"), 120)
 
 

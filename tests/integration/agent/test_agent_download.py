@@ -58,7 +58,7 @@ def test_agent_is_downloaded_again_after_errors_of_cloud_storage(cloud: Cloud, v
     cloud.objects[uri] = archive
     cloud.storage_statuses = [503, 403]
     vm.boot()
-    vm.wait_for_line("[trainmaster] The agent cannot be downloaded", count=2)
+    vm.wait_for_line("[trainmaster] The agent cannot be downloaded", number=2)
     vm.wait_for_line("STARTED")
     assert vm.wait() == 0
     messages = [

@@ -77,8 +77,8 @@ def test_process_without_mark_and_parent_is_dead_when_the_next_round_is_ready(
     cloud.wait_for_message("vm-ready", (1, 2))
     assert not is_alive(left[0])
     cloud.direct(attempt=1, incarnation=2)
-    vm.wait_for_line("START ", 2)
-    left.append(int(vm.wait_for_number("RANK ", 2)))
+    vm.wait_for_line("START ", number=2)
+    left.append(int(vm.wait_for_number("RANK ", number=2)))
 
 
 def test_ended_orphans_of_a_running_program_leave_no_zombies(cloud: Cloud, vm: Vm) -> None:

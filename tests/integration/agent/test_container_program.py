@@ -286,7 +286,7 @@ def test_newer_directive_ends_the_container_with_sigterm(
     vm.wait_for_line("START")
     cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("SAVED")
-    vm.wait_for_line("START", 2)
+    vm.wait_for_line("START", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.load import is_quick
 from trainmaster.agent.model.vm_config import IncarnationKey, supersedes
 
 from .support.cloud import Cloud
@@ -57,13 +58,13 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     took_s = []
     for incarnation in (2, 3, 4):
         directed = cloud.direct(attempt=1, incarnation=incarnation)
-        took_s.append(vm.wait_for_number("START ", incarnation) - directed)
+        took_s.append(vm.wait_for_number("START ", number=incarnation) - directed)
         cloud.wait_for_message("replica-exit", (1, incarnation))
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 1  # the best of three; an idle machine needs a fraction of that
+    assert is_quick(min(took_s), 1.0), "an idle machine needs a fraction of that"
 
     directed = cloud.direct(attempt=1, incarnation=5, pause_s=1)
-    assert vm.wait_for_number("START ", 5) - directed >= 1
+    assert vm.wait_for_number("START ", number=5) - directed >= 1
     waiting = (
         "[trainmaster] Waiting 1 s before the restart, because the program failed soon after its"
         " start."
@@ -73,7 +74,7 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     assert ("vm-ready", (1, 5)) in cloud.published()
 
     cloud.direct(attempt=1, incarnation=6, pause_s=1)
-    vm.wait_for_line(waiting, 2)
+    vm.wait_for_line(waiting, number=2)
     cloud.direct(attempt=1, incarnation=6, action="stop")
     vm.wait_for_line("[trainmaster] Directive: stop attempt 1, incarnation 6.")
     cloud.direct(attempt=1, incarnation=7)
@@ -93,9 +94,9 @@ def test_start_after_a_hold_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -
         cloud.direct(attempt=1, incarnation=incarnation, action="hold")
         cloud.wait_for_message("vm-ready", (1, incarnation))
         directed = cloud.direct(attempt=1, incarnation=incarnation)
-        took_s.append(vm.wait_for_number("START ", incarnation) - directed)
+        took_s.append(vm.wait_for_number("START ", number=incarnation) - directed)
     print(f"run to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 1
+    assert is_quick(min(took_s), 1.0)
 
 
 def test_first_hold_starts_nothing_and_newer_incarnations_end_the_running_one_without_an_exit_event(
@@ -108,10 +109,10 @@ def test_first_hold_starts_nothing_and_newer_incarnations_end_the_running_one_wi
     directed = cloud.direct(attempt=1, incarnation=1)
     assert vm.wait_for_number("START ") > directed
     cloud.direct(attempt=1, incarnation=2)
-    vm.wait_for_line("START ", 2)
+    vm.wait_for_line("START ", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))  # otherwise a newer event could replace it
     cloud.direct(attempt=2, incarnation=1)
-    vm.wait_for_line("START ", 3)
+    vm.wait_for_line("START ", number=3)
     cloud.wait_for_message("vm-ready", (2, 1))
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (2, 1))]
 
@@ -123,7 +124,7 @@ def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm
     vm.boot()
     vm.wait_for_line("START ")
     cloud.direct(attempt=1, incarnation=2)
-    restarted = vm.wait_for_number("START ", 2)
+    restarted = vm.wait_for_number("START ", number=2)
     assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
 
 
@@ -168,7 +169,7 @@ def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud,
     vm.wait_for_line("[trainmaster] Ignoring a directive that cannot be read")
     cloud.direct(attempt=2, incarnation=2)
     cloud.direct(attempt=2, incarnation=3)
-    vm.wait_for_line("START ", 2)
+    vm.wait_for_line("START ", number=2)
     cloud.wait_for_message("vm-ready", (2, 3))
     assert cloud.published() == [("vm-ready", (2, 2)), ("vm-ready", (2, 3))]
 
@@ -187,7 +188,7 @@ def test_ended_incarnation_is_not_reported_and_not_started_again(cloud: Cloud, v
     body = cloud.wait_for_message("vm-ready", (1, 2)).body
     assert "ended" not in body, "the directive ended the program"
     cloud.direct(attempt=1, incarnation=2, action="run")
-    vm.wait_for_line("START ", 2)
+    vm.wait_for_line("START ", number=2)
     assert len(vm.lines("START ")) == 2
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 
@@ -216,14 +217,14 @@ def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> 
         cloud.direct(attempt=attempt, incarnation=1)
         took_s = []
         for incarnation in (2, 3, 4):
-            vm.wait_for_line("START ", (attempt - 1) * 3 + incarnation - 1)
+            vm.wait_for_line("START ", number=(attempt - 1) * 3 + incarnation - 1)
             directed = cloud.direct(attempt=attempt, incarnation=incarnation, action="hold")
             took_s.append(cloud.wait_for_message("vm-ready", (attempt, incarnation)).at - directed)
             if incarnation < 4:
                 cloud.direct(attempt=attempt, incarnation=incarnation)
         print(f"hold to vm-ready: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-        assert min(took_s) < limit_s, (
-            "the best of three; an idle machine needs a tenth of a second, and the grace"
+        assert is_quick(min(took_s), limit_s), (
+            "an idle machine needs a tenth of a second, and the grace"
         )
 
 
@@ -257,7 +258,7 @@ def test_vm_ready_under_hold_says_how_the_previous_program_ended(
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()
-    again = cloud.wait_for_message("vm-ready", (1, 2), 2)
+    again = cloud.wait_for_message("vm-ready", (1, 2), number=2)
     assert again.body["ended"] == ended, "the disk keeps it"
     assert not [
         subject
@@ -284,7 +285,7 @@ def test_unaccepted_exit_is_dropped_for_a_newer_incarnation(cloud: Cloud, vm: Vm
         vm.wait_for_line("[trainmaster] Module ended with exit status 1")
         vm.program(BLOCKS)
         cloud.direct(attempt=1, incarnation=2)
-        vm.wait_for_line("START ", 2)
+        vm.wait_for_line("START ", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert cloud.published() == [("vm-ready", (1, 2))]
 
@@ -312,7 +313,7 @@ def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(
     for attempt, (program, cause) in enumerate(((SAVES, "saved"), (ENDS, "process")), start=1):
         vm.program(program)
         cloud.direct(attempt=attempt, incarnation=1)
-        vm.wait_for_line("START", attempt)
+        vm.wait_for_line("START", number=attempt)
         cloud.direct(
             attempt=attempt,
             incarnation=1,

@@ -171,7 +171,7 @@ def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
 
 
 def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
-    def is_reported(number: int, rank_base: int) -> bool:
+    def is_reported(*, number: int, rank_base: int) -> bool:
         environment = {"CLOUD_ML_HP_METRIC_TAG": TAG}
         identity = agent_identity(
             SliceHost(number, ("a", "b")),
@@ -182,7 +182,11 @@ def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
         )
         return TrialMetric(identity, tmp_path, summary_metric=None).is_reported
 
-    assert [is_reported(0, 0), is_reported(1, 0), is_reported(0, 2)] == [True, False, False]
+    assert [
+        is_reported(number=0, rank_base=0),
+        is_reported(number=1, rank_base=0),
+        is_reported(number=0, rank_base=2),
+    ] == [True, False, False]
 
 
 def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:

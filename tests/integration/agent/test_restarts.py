@@ -35,7 +35,7 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     assert (body["cause"], body["exit_status"], body["signal"]) == ("vm_restarted", None, None)
     assert not is_alive(orphan)
     cloud.direct(attempt=1, incarnation=2)
-    vm.wait_for_line("START ", 2)
+    vm.wait_for_line("START ", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert cloud.published() == [
         ("vm-ready", (1, 1)),
@@ -45,10 +45,10 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
 
     # It starts from the disk when the metadata server answers again: its object may be gone from
     # the bucket. Until then, the program runs without an agent, and keeps running.
-    orphan = int(vm.wait_for_number("PID ", 2))
+    orphan = int(vm.wait_for_number("PID ", number=2))
     cloud.set(AGENT, None)
     cloud.objects.clear()
-    os.kill(int(vm.wait_for_number("AGENT ", 2)), signal.SIGKILL)
+    os.kill(int(vm.wait_for_number("AGENT ", number=2)), signal.SIGKILL)
     vm.wait_for_line("[trainmaster] The agent cannot be downloaded")
     assert is_alive(orphan)
     cloud.set(AGENT, f"gs://{BUCKET}/{agent_object(agent_archive(compiled=True))}")
@@ -92,7 +92,7 @@ def test_reboot_into_a_newer_directive_or_a_hold_reports_no_exit_of_the_old_one(
     vm.power_off()
     cloud.direct(attempt=1, incarnation=2)
     vm.boot()
-    vm.wait_for_line("START ", 2)
+    vm.wait_for_line("START ", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     vm.power_off()
     cloud.direct(attempt=1, incarnation=3, action="hold")
@@ -100,7 +100,7 @@ def test_reboot_into_a_newer_directive_or_a_hold_reports_no_exit_of_the_old_one(
     ended = cloud.wait_for_message("vm-ready", (1, 3)).body["ended"]
     assert (ended["attempt"], ended["incarnation"], ended["cause"]) == (1, 2, "vm_restarted")
     cloud.direct(attempt=1, incarnation=3)
-    vm.wait_for_line("START ", 3)
+    vm.wait_for_line("START ", number=3)
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (1, 3))]
 
 
@@ -131,7 +131,7 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()
-    again = cloud.wait_for_message("replica-exit", (1, 1), 2)
+    again = cloud.wait_for_message("replica-exit", (1, 1), number=2)
     assert again.body == first.body
     assert len(vm.lines("START")) == 1
     vm.terminate()
@@ -144,7 +144,7 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()
-    vm.wait_for_line("[trainmaster] Waiting for a directive.", 4)
+    vm.wait_for_line("[trainmaster] Waiting for a directive.", number=4)
     cloud.direct(attempt=1, incarnation=3)
     cloud.wait_for_message("replica-exit", (1, 3))
     exits = [subject for topic, subject in cloud.published() if topic == "replica-exit"]
@@ -165,7 +165,7 @@ def test_invalid_state_file_is_ignored(cloud: Cloud, vm: Vm) -> None:
         else:
             cloud.set("instance/id", "4712")
         vm.boot()
-        vm.wait_for_line("START", number + 1)
+        vm.wait_for_line("START", number=number + 1)
 
 
 def test_shutdown_gives_the_program_its_grace_and_reports_its_exit(cloud: Cloud, vm: Vm) -> None:

@@ -349,6 +349,6 @@ def test_unsupported_metadata_entry_is_requested_once(cloud: Cloud, vm: Vm) -> N
     vm.boot()
     vm.wait_for_line("START")
     cloud.direct(attempt=1, incarnation=2)
-    vm.wait_for_line("START", 2)
+    vm.wait_for_line("START", number=2)
     cloud.wait_for_message("vm-ready", (1, 2))
     assert len([path for path, _ in cloud.requests if path.endswith("upcoming-maintenance")]) == 1

@@ -108,7 +108,7 @@ def test_slice_addresses_come_from_the_directive_of_each_incarnation(
         directive = {"attempt": 1, "incarnation": incarnation, "action": "run", "slices": slices}
         cloud.set("instance/attributes/trainmaster-directive", json.dumps(directive))
         cloud.wait_for_message("replica-exit", (1, incarnation))
-        environments.append(json.loads(host.wait_for_line("ENV ", incarnation)[4:]))
+        environments.append(json.loads(host.wait_for_line("ENV ", number=incarnation)[4:]))
     assert [
         json.loads(environment["TF_CONFIG"])["cluster"]["worker"] for environment in environments
     ] == [
@@ -146,7 +146,7 @@ def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(
     cloud.wait_for_message("replica-exit", (1, 1))
     assert host.wait_for_number("START ") > booted
     directed = cloud.direct(attempt=1, incarnation=2)
-    assert host.wait_for_number("START ", 2) - directed >= 0.5 + DIRECTIVE_SKEW_MAX_S
+    assert host.wait_for_number("START ", number=2) - directed >= 0.5 + DIRECTIVE_SKEW_MAX_S
     cloud.wait_for_message("vm-ready", (1, 2))
 
 
@@ -161,7 +161,7 @@ def test_incarnation_starts_at_once_when_all_hosts_have_reported_their_stop(
     cloud.direct(attempt=1, incarnation=2, action="hold")
     cloud.wait_for_message("vm-ready", (1, 2))
     directed = cloud.direct(attempt=1, incarnation=2)
-    assert host.wait_for_number("START ", 2) - directed < 30
+    assert host.wait_for_number("START ", number=2) - directed < 30
 
 
 def test_missing_slice_attributes_are_awaited(cloud: Cloud, host: Vm) -> None:

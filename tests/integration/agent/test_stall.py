@@ -75,22 +75,28 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
 @pytest.mark.parametrize(
     "work",
     [
-        "while time.monotonic() < end: sum(range(200_000)); time.sleep(0.02)",
-        (
-            "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and"
-            " time.sleep(0.4)"
+        pytest.param(
+            "while time.monotonic() < end: sum(range(200_000)); time.sleep(0.02)",
+            id="computes now and then",
         ),
         (
-            "os.fork() and os.wait()\nwhile time.monotonic() < end: sum(range(200_000));"
-            " time.sleep(0.02)"
+            pytest.param(
+                "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and"
+                " time.sleep(0.4)",
+                id="writes a little",
+            )
         ),
-        "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
-    ],
-    ids=[
-        "computes now and then",
-        "writes a little",
-        "computes in a child",
-        "starts other programs",
+        (
+            pytest.param(
+                "os.fork() and os.wait()\nwhile time.monotonic() < end: sum(range(200_000));"
+                " time.sleep(0.02)",
+                id="computes in a child",
+            )
+        ),
+        pytest.param(
+            "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
+            id="starts other programs",
+        ),
     ],
 )
 def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: str) -> None:

@@ -27,7 +27,7 @@ FAILING = f"failing: 3 in a row, last {LAST}"
 
 @pytest.fixture(params=[0, 2], ids=["judged alone", "gang"])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> World:
-    return show(failing_world(datetime.now(UTC), 3, workers=request.param), monkeypatch)
+    return show(failing_world(datetime.now(UTC), failures=3, workers=request.param), monkeypatch)
 
 
 def show(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
@@ -58,7 +58,7 @@ def test_why_says_that_the_job_fails_and_what_follows(world: World) -> None:
 
 
 def test_list_names_a_missing_index_and_shows_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = show(failing_world(datetime.now(UTC), 3), monkeypatch)
+    world = show(failing_world(datetime.now(UTC), failures=3), monkeypatch)
 
     def refuse(jobs: Sequence[Job]) -> Mapping[str, tuple[Replica, ...]]:
         raise PermanentError("Firestore: query: The query requires an index.")
@@ -86,7 +86,7 @@ def test_list_has_a_column_for_jobs_that_fail_and_none_without_them(
     assert row.endswith(FAILING)
     (listed,) = json.loads(run("jobs", "list", "--format", "json"))
     assert listed["trainmaster"]["failing"]["failures"] == 3
-    show(failing_world(datetime.now(UTC), 1), monkeypatch)
+    show(failing_world(datetime.now(UTC), failures=1), monkeypatch)
     header = run("jobs", "list").splitlines()[0]
     assert "ATTENTION" not in header
     (listed,) = json.loads(run("jobs", "list", "--format", "json"))
@@ -116,7 +116,7 @@ def test_wait_prints_each_further_failure_once(
 
 
 def test_table_of_wait_has_the_row() -> None:
-    world = failing_world(datetime.now(UTC), 3)
+    world = failing_world(datetime.now(UTC), failures=3)
     output = StringIO()
     table = wait.job_table(find_job(world.store, world.job_id), world.now)
     Console(file=output, width=300).print(table)
@@ -125,6 +125,6 @@ def test_table_of_wait_has_the_row() -> None:
 
 def test_row_is_gone_when_the_program_runs_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    world = show(failing_world(an_hour_ago, 3), monkeypatch)
+    world = show(failing_world(an_hour_ago, failures=3), monkeypatch)
     assert "failing: " not in run("why", world.job_id).lower()
     assert "failing: " not in run("jobs", "list").lower()

@@ -65,7 +65,7 @@ def test_vm_deletes_itself_within_the_120_days_that_compute_allows(days: int, se
 
 @pytest.mark.parametrize(("partial", "min_count"), [(False, 3), (True, 1)])
 def test_insert_creates_all_vms_or_as_many_as_possible(partial: bool, min_count: int) -> None:
-    job = a_job(plan=a_plan(3))
+    job = a_job(plan=a_plan(workers=3))
     replica_ids = tuple(ReplicaId(TaskType.WORKER, index) for index in range(3))
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
     group = job.plan.group(TaskType.WORKER)
@@ -120,7 +120,7 @@ def test_operation_is_followed_until_the_deadline(
 
 
 def job_on_close_vms(job_id: str = "digits_1") -> Job:
-    plan = a_plan(2)
+    plan = a_plan(workers=2)
     groups = tuple(replace(group, machine_type="a2-highgpu-8g") for group in plan.groups)
     return a_job(plan=replace(plan, groups=groups), job_id=job_id)
 

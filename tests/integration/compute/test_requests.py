@@ -97,17 +97,22 @@ def test_request_for_each_supported_machine_is_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "shown"),
     [
-        (
+        pytest.param(
             [("team", "vision"), ("Team", "x"), ("9", "x"), ("a", "X"), ("ok", "")],
             {"team": "vision", "ok": ""},
+            id="invalid labels are omitted",
         ),
-        ([("trainmaster-job", "another"), ("trainmaster-x", "y")], {}),
-        (
+        pytest.param(
+            [("trainmaster-job", "another"), ("trainmaster-x", "y")],
+            {},
+            id="reserved labels are omitted",
+        ),
+        pytest.param(
             [(f"l{n:02}", "x") for n in range(LABELS_MAX)],
             {f"l{n:02}": "x" for n in range(LABELS_MAX - 5)},
+            id="surplus labels are omitted",
         ),
     ],
-    ids=["invalid labels are omitted", "reserved labels are omitted", "surplus labels are omitted"],
 )
 def test_vms_have_the_labels_of_the_job_that_are_valid_for_vms(
     labels: list[tuple[str, str]], shown: dict[str, str], monkeypatch: pytest.MonkeyPatch

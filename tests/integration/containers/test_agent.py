@@ -149,9 +149,9 @@ def test_directive_lets_the_container_save_before_it_ends(
     vm.wait_for_line("START")
     cloud.direct(attempt=1, incarnation=2)
     vm.wait_for_line("SAVED")
-    vm.wait_for_line("START", 2)
+    vm.wait_for_line("START", number=2)
     cloud.direct(attempt=1, incarnation=2, action="stop")
-    vm.wait_for_line("[trainmaster] Module stopped as directed", 2)
+    vm.wait_for_line("[trainmaster] Module stopped as directed", number=2)
     assert client.containers() == []
 
 

@@ -47,7 +47,7 @@ def vm(google: Google, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(google, tmp_path)
     vm.program(PROGRAM)
     vm.configure(log=LOG, project=PROJECT)
-    google.direct(1, 2)
+    google.direct(attempt=1, incarnation=2)
     yield vm
     vm.power_off()
 

@@ -100,7 +100,7 @@ def vm(google: Google, logging: Logging, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(google, tmp_path)
     vm.environ["TRAINMASTER_LOGGING_ENDPOINT"] = logging.address
     vm.configure(log=LOG, project=PROJECT, grace_s=1)
-    google.direct(1, 1)
+    google.direct(attempt=1, incarnation=1)
     yield vm
     vm.power_off()
 
@@ -148,7 +148,7 @@ def test_lines_of_a_vm_that_shuts_down_are_stored_or_counted(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     if is_directed:
-        google.direct(1, 1, "stop")
+        google.direct(attempt=1, incarnation=1, action="stop")
     else:
         google.set("instance/preempted", "TRUE")
     vm.terminate()

@@ -67,7 +67,7 @@ def vm(google: Google, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(google, tmp_path)
     vm.configure(project=PROJECT)
     google.set(METRICS, "3600")
-    google.direct(1, 1)
+    google.direct(attempt=1, incarnation=1)
     yield vm
     vm.power_off()
 

@@ -105,14 +105,18 @@ def test_wheel_has_the_files_that_are_not_ignored_and_the_same_bytes(folder: Pat
 @pytest.mark.parametrize(
     ("command", "status", "output"),
     [
-        (COMMAND, 0, "trained ['--epochs', '3'] #!/bin"),
-        (("train.py", "a b"), 0, "trained ['a b'] #!/bin"),
-        (("python3", "-m", "pkg.mod", "x"), 1, "mod ['x']"),
-        (("run.sh", "$HOME;"), 7, "sh $HOME;"),
-        (("./run.sh", "x"), 7, "sh x"),
-        (("missing", "x"), 127, "missing cannot be started: No such file or directory"),
+        pytest.param(COMMAND, 0, "trained ['--epochs', '3'] #!/bin", id="python"),
+        pytest.param(("train.py", "a b"), 0, "trained ['a b'] #!/bin", id="script"),
+        pytest.param(("python3", "-m", "pkg.mod", "x"), 1, "mod ['x']", id="module"),
+        pytest.param(("run.sh", "$HOME;"), 7, "sh $HOME;", id="shell"),
+        pytest.param(("./run.sh", "x"), 7, "sh x", id="executable"),
+        pytest.param(
+            ("missing", "x"),
+            127,
+            "missing cannot be started: No such file or directory",
+            id="missing",
+        ),
     ],
-    ids=["python", "script", "module", "shell", "executable", "missing"],
 )
 def test_vm_runs_the_command_in_a_copy_and_ends_as_it_ends(
     site: Path, tmp_path: Path, command: tuple[str, ...], status: int, output: str
@@ -181,20 +185,21 @@ def test_command_may_stand_in_the_job_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("training", "bucket", "problem"),
     [
-        ({}, "the-bucket", "a folder needs a command"),
-        (
+        pytest.param({}, "the-bucket", "a folder needs a command", id="command"),
+        pytest.param(
             {"args": ["a"], "pythonModule": "task"},
             "the-bucket",
             r"trainingInput\.pythonModule: the command",
+            id="module",
         ),
-        (
+        pytest.param(
             {"args": ["a"], "python_module": "task"},
             "the-bucket",
             r"trainingInput\.pythonModule: the command",
+            id="snake-case",
         ),
-        ({"args": ["a"]}, "", "no bucket to upload the folder to"),
+        pytest.param({"args": ["a"]}, "", "no bucket to upload the folder to", id="bucket"),
     ],
-    ids=["command", "module", "snake-case", "bucket"],
 )
 def test_job_that_cannot_have_a_folder_is_refused(
     folder: Path, training: dict[str, object], bucket: str, problem: str

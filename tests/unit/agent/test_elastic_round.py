@@ -48,7 +48,7 @@ def environments(plan: Any, without: tuple[int, ...]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("without", [(), (1,), (3,), (1, 3), (2, 3), (1, 2, 3)])
-@pytest.mark.parametrize("groups", [a_plan(3).groups, WORKERS], ids=["chief", "workers"])
+@pytest.mark.parametrize("groups", [a_plan(workers=3).groups, WORKERS], ids=["chief", "workers"])
 def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     groups: Any, without: tuple[int, ...], dialect: Dialect
 ) -> None:

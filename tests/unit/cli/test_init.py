@@ -160,20 +160,29 @@ def test_gcloud_gives_the_default_of_the_project_and_the_user(config: Path, tmp_
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ([], "--project: '' is not a project id"),
-        (["--project", "My Project"], "--project: 'My Project' is not a project id"),
-        (["--project", "my-project", "--region", "mars"], "--region: 'mars' is not a region"),
-        (["--project", "my-project", "--api", "api"], "--api: 'api' is not an address"),
-        (
+        pytest.param([], "--project: '' is not a project id", id="none"),
+        pytest.param(
+            ["--project", "My Project"], "--project: 'My Project' is not a project id", id="project"
+        ),
+        pytest.param(
+            ["--project", "my-project", "--region", "mars"],
+            "--region: 'mars' is not a region",
+            id="region",
+        ),
+        pytest.param(
+            ["--project", "my-project", "--api", "api"], "--api: 'api' is not an address", id="api"
+        ),
+        pytest.param(
             ["--project", "my-project", "--api", "http://example.com"],
             "--api: 'http://example.com' is not an address",
+            id="plain-http",
         ),
-        (
+        pytest.param(
             ["--project", "my-project", "--installation", "my-team"],
             "--installation: installation must have 2 to 11",
+            id="installation",
         ),
     ],
-    ids=["none", "project", "region", "api", "plain-http", "installation"],
 )
 def test_wrong_values_are_named_and_nothing_is_remembered(
     config: Path, options: list[str], problem: str

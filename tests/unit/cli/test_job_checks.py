@@ -196,7 +196,7 @@ def test_needs_are_counted_by_the_metric_of_their_quota() -> None:
         Accelerator("nvidia-tesla-t4", 2),
         purchase=Purchase(Spot()),
     )
-    plan = replace(a_plan(0), groups=(TaskGroup(TaskType.CHIEF, 1, "n2-standard-4"), gpus))
+    plan = replace(a_plan(workers=0), groups=(TaskGroup(TaskType.CHIEF, 1, "n2-standard-4"), gpus))
     needs = job_checks.quota_needs(plan)
     assert needs == {
         "INSTANCES": 4,

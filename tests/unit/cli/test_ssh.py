@@ -61,34 +61,40 @@ def test_replica_between_two_incarnations_keeps_its_vm() -> None:
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
-        (a_state(), "has no replica worker-7. Its replicas: chief-0, worker-0, worker-1"),
-        (
+        pytest.param(
+            a_state(),
+            "has no replica worker-7. Its replicas: chief-0, worker-0, worker-1",
+            id="unknown",
+        ),
+        pytest.param(
             a_state(a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(60))),
             (
                 "worker 0 of digits_1 is not running: it is REPLACING since 2026-11-21 03:01:00"
                 " UTC. Try again"
             ),
+            id="replacing",
         ),
-        (
+        pytest.param(
             a_state(a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(5))),
             "it is COMPLETED since 2026-11-21 03:00:05 UTC. Its VM is deleted",
+            id="completed",
         ),
-        (a_state(a_replica(WORKER_0, ReplicaState.WAITING)), "is not running: it is WAITING"),
-        (
+        pytest.param(
+            a_state(a_replica(WORKER_0, ReplicaState.WAITING)),
+            "is not running: it is WAITING",
+            id="waiting",
+        ),
+        pytest.param(
             a_state(job=a_job(JobState.FAILED, ended_at=at(9))),
             "has no VM: the job is FAILED since 2026-11-21 03:00:09 UTC",
+            id="ended job",
         ),
-        (State(a_tuning_job("qrs")), "its live trials have: digits_1-trial-1, digits_1-trial-2"),
-        (State(a_tuning_job("s")), "and it has no live trial"),
-    ],
-    ids=[
-        "unknown",
-        "replacing",
-        "completed",
-        "waiting",
-        "ended job",
-        "tuning job",
-        "ended tuning job",
+        pytest.param(
+            State(a_tuning_job("qrs")),
+            "its live trials have: digits_1-trial-1, digits_1-trial-2",
+            id="tuning job",
+        ),
+        pytest.param(State(a_tuning_job("s")), "and it has no live trial", id="ended tuning job"),
     ],
 )
 def test_replica_without_a_vm_is_refused_with_its_state(state: State, problem: str) -> None:

@@ -17,9 +17,9 @@ from trainmaster.core.model.replica import Replica
 PAGES = ("/jobs", "/jobs/failing_1")
 
 
-def site_of(failures: int, workers: int = 0) -> Site:
+def site_of(*, failures: int, workers: int = 0) -> Site:
     """Return the console of a job whose chief has failed so often in a row."""
-    site = Site(failing_world(START, failures, workers=workers))
+    site = Site(failing_world(START, failures=failures, workers=workers))
     site.open()
     return site
 
@@ -31,7 +31,7 @@ def words(page: str) -> str:
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["judged alone", "gang"])
 def test_list_and_page_say_that_the_job_fails_and_what_follows(workers: int) -> None:
-    site = site_of(3, workers)
+    site = site_of(failures=3, workers=workers)
     assert f"failing: 3 in a row, last {LAST}" in words(site.text("/jobs"))
     page = words(site.text("/jobs/failing_1"))
     assert f"Failing: 3 in a row {LAST} First at" in page
@@ -41,15 +41,15 @@ def test_list_and_page_say_that_the_job_fails_and_what_follows(workers: int) -> 
 
 @pytest.mark.parametrize("path", ["/jobs.json", "/jobs/failing_1.json"])
 def test_json_has_the_row_as_fields(path: str) -> None:
-    answer = site_of(3).get(path).get_json()
+    answer = site_of(failures=3).get(path).get_json()
     (job,) = answer.get("jobs", [answer])
     assert job["trainmaster"]["failing"]["failures"] == 3
     assert job["trainmaster"]["failing"]["lastFailure"] == LAST
 
 
 def test_first_failure_and_a_program_that_runs_again_show_no_row() -> None:
-    first = site_of(1)
-    recovered = site_of(3)
+    first = site_of(failures=1)
+    recovered = site_of(failures=3)
     recovered.world.wait(3600)
     for site in (first, recovered):
         for path in PAGES:
@@ -60,7 +60,7 @@ def test_first_failure_and_a_program_that_runs_again_show_no_row() -> None:
 def test_list_asks_only_for_jobs_whose_documents_have_no_row(
     monkeypatch: pytest.MonkeyPatch, workers: int, asked: list[list[str]]
 ) -> None:
-    site = site_of(3, workers)
+    site = site_of(failures=3, workers=workers)
     calls = []
     find = site.world.store.failing_replicas
 

@@ -191,22 +191,27 @@ TRIAL = a_job(trial_of=TrialOf("parent", 1, "accuracy"))
 @pytest.mark.parametrize(
     ("job", "action", "effects"),
     [
-        (a_job(), CancelJob("why"), (Effect.PROVISION, Effect.NOTIFY)),
-        (a_job(), RerunJob(Budget.FREE), (Effect.PROVISION, Effect.NOTIFY)),
-        (a_job(), DeleteJob(), (Effect.PROVISION,)),
-        (TUNING_JOB, CancelJob("why"), (Effect.TUNE, Effect.NOTIFY)),
-        (TUNING_JOB, SetLabels(()), ()),
-        (TRIAL, CancelJob("why"), (Effect.PROVISION, Effect.TUNE, Effect.NOTIFY)),
-        (TRIAL, ContinueProvisioning(zone_index=1, round=1), (Effect.PROVISION,)),
-    ],
-    ids=[
-        "job",
-        "job with another attempt",
-        "job in the same state and attempt",
-        "tuning job",
-        "tuning job without a change of trials",
-        "trial",
-        "trial in the same state",
+        pytest.param(a_job(), CancelJob("why"), (Effect.PROVISION, Effect.NOTIFY), id="job"),
+        pytest.param(
+            a_job(),
+            RerunJob(Budget.FREE),
+            (Effect.PROVISION, Effect.NOTIFY),
+            id="job with another attempt",
+        ),
+        pytest.param(
+            a_job(), DeleteJob(), (Effect.PROVISION,), id="job in the same state and attempt"
+        ),
+        pytest.param(TUNING_JOB, CancelJob("why"), (Effect.TUNE, Effect.NOTIFY), id="tuning job"),
+        pytest.param(TUNING_JOB, SetLabels(()), (), id="tuning job without a change of trials"),
+        pytest.param(
+            TRIAL, CancelJob("why"), (Effect.PROVISION, Effect.TUNE, Effect.NOTIFY), id="trial"
+        ),
+        pytest.param(
+            TRIAL,
+            ContinueProvisioning(zone_index=1, round=1),
+            (Effect.PROVISION,),
+            id="trial in the same state",
+        ),
     ],
 )
 def test_effects_follow_from_the_kind_of_job_and_its_change(

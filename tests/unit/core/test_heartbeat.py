@@ -261,20 +261,12 @@ def test_heartbeat_that_is_not_read_now_is_no_evidence() -> None:
 @pytest.mark.parametrize(
     ("point", "beat", "is_lost"),
     [
-        (OLD_POINT, OLD_HEARTBEAT, True),
-        (OLD_POINT - SECOND, timedelta(hours=1), False),
-        (OLD_POINT, OLD_HEARTBEAT - SECOND, False),
-        (timedelta(minutes=19), None, False),
-        (None, OLD_HEARTBEAT, False),
-        (None, AGENT_TIMEOUT, True),
-    ],
-    ids=[
-        "both old",
-        "fresh series",
-        "fresh heartbeat",
-        "unknown heartbeat",
-        "no series",
-        "no series for long",
+        pytest.param(OLD_POINT, OLD_HEARTBEAT, True, id="both old"),
+        pytest.param(OLD_POINT - SECOND, timedelta(hours=1), False, id="fresh series"),
+        pytest.param(OLD_POINT, OLD_HEARTBEAT - SECOND, False, id="fresh heartbeat"),
+        pytest.param(timedelta(minutes=19), None, False, id="unknown heartbeat"),
+        pytest.param(None, OLD_HEARTBEAT, False, id="no series"),
+        pytest.param(None, AGENT_TIMEOUT, True, id="no series for long"),
     ],
 )
 def test_vm_is_lost_when_neither_of_its_sources_speaks(

@@ -181,14 +181,22 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
 @pytest.mark.parametrize(
     ("happen", "reads", "writes"),
     [
-        (lose_a_vm, (20, 7), (10, 2)),
-        (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (20, 7), (10, 2)),
-        (lambda counted, size: fail(counted, replicas(size)[:1]), (22, 5), (9, 2)),
-        (lambda counted, size: fail(counted, replicas(size)), (20, 7), (9, 2)),
-        (report_late, (21, 5), (9, 2)),
-        (end, (10, 5), (3, 3)),
+        pytest.param(lose_a_vm, (20, 7), (10, 2), id="loss"),
+        pytest.param(
+            lambda counted, size: lose_a_vm(counted, size, boots_s=90),
+            (20, 7),
+            (10, 2),
+            id="slow replacement",
+        ),
+        pytest.param(
+            lambda counted, size: fail(counted, replicas(size)[:1]), (22, 5), (9, 2), id="failure"
+        ),
+        pytest.param(
+            lambda counted, size: fail(counted, replicas(size)), (20, 7), (9, 2), id="all fail"
+        ),
+        pytest.param(report_late, (21, 5), (9, 2), id="late reports"),
+        pytest.param(end, (10, 5), (3, 3), id="end"),
     ],
-    ids=["loss", "slow replacement", "failure", "all fail", "late reports", "end"],
 )
 @pytest.mark.parametrize("size", [5, 40])
 def test_gang_costs_exactly_this_much_per_member(

@@ -27,8 +27,8 @@ FORGOTTEN = "forgotten_1"
 """Id of a job that is not stored. VMs with its label are orphans."""
 
 
-def sweep(world: World, times: int = 1) -> None:
-    """Run the scheduled sweep, with its interval before each run."""
+def sweep(world: World, *, times: int = 1) -> None:
+    """Run the scheduled sweep so many times, a minute before each."""
     for _ in range(times):
         world.wait(SWEEP_S)
         world.sweep()

@@ -78,7 +78,7 @@ def submit(world: World, plan: Plan) -> None:
 def spot_plan(
     workers: int = 2, losses_max: int | None = None, exit_policy: ExitPolicy | None = None
 ) -> Plan:
-    plan = a_plan(workers, exit_policy=exit_policy or ExitPolicy())
+    plan = a_plan(workers=workers, exit_policy=exit_policy or ExitPolicy())
     chief, group = plan.groups
     return replace(plan, groups=(chief, replace(group, purchase=Purchase(Spot(losses_max)))))
 
@@ -365,13 +365,14 @@ def leave_zone_a(world: World, fleet: RecordingFleet, spec: dict[str, object]) -
 @pytest.mark.parametrize(
     "spec",
     [
-        a_spec(),
-        {**a_spec(), "trainmaster": {"independentReplicas": True}},
-        a_spec(parameterServerCount=1, parameterServerType="n1-standard-4"),
-        a_spec(evaluatorCount=1, evaluatorType="n1-standard-4"),
-        {**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}},
+        pytest.param(a_spec(), id="synchronous"),
+        pytest.param({**a_spec(), "trainmaster": {"independentReplicas": True}}, id="independent"),
+        pytest.param(
+            a_spec(parameterServerCount=1, parameterServerType="n1-standard-4"), id="server"
+        ),
+        pytest.param(a_spec(evaluatorCount=1, evaluatorType="n1-standard-4"), id="evaluator"),
+        pytest.param({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}}, id="rerun"),
     ],
-    ids=["synchronous", "independent", "server", "evaluator", "rerun"],
 )
 def test_job_runs_when_every_replica_has_been_ready_in_the_zone_that_it_moved_to(
     world: World, fleet: RecordingFleet, spec: dict[str, object]

@@ -45,9 +45,11 @@ def first() -> World:
 
 def lose_all(world: World) -> None:
     """Let no VM be of use, until the job fails for that."""
-    while not world.has_ended:
+    while True:
         world.send("replica-exit", world.job.plan.primary, cause="setup", exit_status=1)
         deliver(world)
+        if world.has_ended:
+            return
         world.wait(2 * 3600)
         world.sweep()
         deliver(world)
@@ -62,13 +64,24 @@ def pass_deadline(world: World) -> None:
 @pytest.mark.parametrize(
     ("end", "state", "is_kept"),
     [
-        (lambda world: world.exit_program(world.job.plan.primary, 0), "SUCCEEDED", True),
-        (lambda world: world.exit_program(world.job.plan.primary, 3), "FAILED", True),
-        (lambda world: cancel_job(world.job_id, "anna", world.deps), "CANCELLED", True),
-        (pass_deadline, "CANCELLED", False),
-        (lose_all, "FAILED", False),
+        pytest.param(
+            lambda world: world.exit_program(world.job.plan.primary, 0),
+            "SUCCEEDED",
+            True,
+            id="success",
+        ),
+        pytest.param(
+            lambda world: world.exit_program(world.job.plan.primary, 3),
+            "FAILED",
+            True,
+            id="failure of the program",
+        ),
+        pytest.param(
+            lambda world: cancel_job(world.job_id, "anna", world.deps), "CANCELLED", True, id="user"
+        ),
+        pytest.param(pass_deadline, "CANCELLED", False, id="deadline"),
+        pytest.param(lose_all, "FAILED", False, id="machines"),
     ],
-    ids=["success", "failure of the program", "user", "deadline", "machines"],
 )
 def test_which_ends_keep_machines(
     end: Callable[[World], None], state: str, *, is_kept: bool
@@ -139,17 +152,25 @@ def with_group(job: Job, **change: Any) -> Job:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"machine_type": "n1-standard-8"}, "the machine of each chief is n1-standard-4"),
-        (
+        pytest.param(
+            {"machine_type": "n1-standard-8"},
+            "the machine of each chief is n1-standard-4",
+            id="machine",
+        ),
+        pytest.param(
             {"accelerator": Accelerator("nvidia-tesla-t4", 1)},
             "n1-standard-4 with 1 x nvidia-tesla-t4 and 100 GiB",
+            id="GPU",
         ),
-        ({"boot_disk_gib": 500}, "GiB"),
-        ({"boot_disk_type": "pd-standard"}, "pd-standard"),
-        ({"purchase": Purchase(Spot())}, "Spot"),
-        ({"purchase": Purchase(Reserved("projects/p/reservations/r"))}, "the reservation"),
+        pytest.param({"boot_disk_gib": 500}, "GiB", id="disk size"),
+        pytest.param({"boot_disk_type": "pd-standard"}, "pd-standard", id="disk type"),
+        pytest.param({"purchase": Purchase(Spot())}, "Spot", id="Spot"),
+        pytest.param(
+            {"purchase": Purchase(Reserved("projects/p/reservations/r"))},
+            "the reservation",
+            id="reservation",
+        ),
     ],
-    ids=["machine", "GPU", "disk size", "disk type", "Spot", "reservation"],
 )
 def test_machines_that_differ_do_not_fit(first: World, change: dict[str, Any], reason: str) -> None:
     kept = machine_set(first)

@@ -91,7 +91,7 @@ def test_job_goes_on_after_an_outage_of_ten_minutes(
         deliver_for_ten_minutes(running)
         assert running.state == "RUNNING"
     running.fleet.unreachable_zones = set()
-    sweep(running, 16)
+    sweep(running, times=16)
     after = {vm.name: vm for vm in running.vms}
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name].instance_id != before[name].instance_id}
@@ -110,7 +110,7 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
         record(CancelRequested("digits_1", "me", running.now), running.deps)
         deliver_for_ten_minutes(running)
     running.fleet.unreachable_zones = set()
-    sweep(running, 15)
+    sweep(running, times=15)
     assert (running.vms, orphan_vms(running)) == ((), ())
 
 
@@ -211,7 +211,7 @@ def test_slices_go_on_after_an_outage_of_ten_minutes(
         deliver_for_ten_minutes(world)
         assert world.state == "RUNNING"
     world.fleet.unreachable_zones = set()
-    sweep(world, 12)
+    sweep(world, times=12)
     after = {vm.name: vm.instance_id for vm in world.vms}
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name] != before[name]}
@@ -222,5 +222,5 @@ def test_job_that_moves_on_to_another_zone_has_no_such_entry(world: World) -> No
     world.fleet.unreachable_zones = {ZONES[0]}
     world.submit()
     world.deliver()
-    sweep(world, 3)
+    sweep(world, times=3)
     assert Reason.OUT_OF_REACH not in {entry.decision.reason for entry in world.ledger}

@@ -43,7 +43,7 @@ def test_vms_that_are_newer_than_an_outdated_state_are_kept(
     running.provision()
     assert "changed" in calls
     monkeypatch.undo()
-    sweep(running, 12)
+    sweep(running, times=12)
     assert ids(running) == before
     assert (running.state, running.replica(WORKER_0).incarnation) == ("RUNNING", 2)
 
@@ -62,7 +62,7 @@ def test_vm_with_an_order_of_a_lost_state_is_replaced_free_of_charge(
     before = ids(running)
     changed = running.vm(WORKER_1).name
     running.fleet.write_directive(running.vm(WORKER_1), order)
-    sweep(running, 12)
+    sweep(running, times=12)
     running.report_all_ready()
     running.deliver()
     assert {name for name, vm_id in ids(running).items() if vm_id != before[name]} == {changed}

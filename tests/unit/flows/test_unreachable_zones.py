@@ -51,7 +51,7 @@ def test_vm_that_is_lost_in_an_unreachable_zone_is_replaced_there_when_it_return
     running.send("maintenance", WORKER_0, cause="preemption")
     running.fleet.vanish(running.vm(WORKER_0).name)
     running.fleet.unreachable_zones = {A}
-    sweep(running, 20)
+    sweep(running, times=20)
     assert (running.job.zone, running.job.attempt) == (A, 1)
     running.fleet.unreachable_zones = set()
     sweep(running)
@@ -84,7 +84,7 @@ def test_refused_lists_are_named_for_a_job_that_runs(
     running: World, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     refuse_lists(running, monkeypatch)
-    sweep(running, TEN_MINUTES)
+    sweep(running, times=TEN_MINUTES)
     assert running.ledger[-1].decision.text.startswith(f"{REFUSAL}: changes of this job's VMs wait")
     # An alert matches it.
     assert REFUSED_CALL in {getattr(record, "action", "") for record in caplog.records}
@@ -102,7 +102,7 @@ def test_job_that_has_not_run_waits_for_an_hour_while_lists_are_refused(
         A,
         Reason.BLOCKED,
     )
-    sweep(world, 80)
+    sweep(world, times=80)
     assert (world.state, world.ledger[-1].decision.reason) == ("FAILED", Reason.BLOCKED)
     assert REFUSAL in (world.job.error_message or "")
 
@@ -124,7 +124,7 @@ def test_zone_that_no_job_uses_leaves_nothing_pending(world: World) -> None:
 def test_vms_of_a_cancelled_job_are_deleted_when_their_zone_returns(running: World) -> None:
     running.fleet.unreachable_zones = {A}
     record(CancelRequested("digits_1", "me", running.now), running.deps)
-    sweep(running, 3)
+    sweep(running, times=3)
     assert running.store.pending_keys("digits_1")
     running.fleet.unreachable_zones = set()
     sweep(running)

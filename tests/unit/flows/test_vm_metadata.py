@@ -58,7 +58,7 @@ def size(metadata: Mapping[str, str]) -> int:
 def test_metadata_of_a_vm_is_below_16_kib_whatever_the_number_of_replicas(
     replicas: int, dialect: Dialect
 ) -> None:
-    job = a_job(job_id="j" * 128, plan=a_plan(replicas - 1, dialect=dialect))
+    job = a_job(job_id="j" * 128, plan=a_plan(workers=replicas - 1, dialect=dialect))
     metadata = metadata_of(job, job.plan.groups[-1].task_type)
     print(replicas, size(metadata), {key: len(value) for key, value in metadata.items()})
     assert size(metadata) < SMALL_BYTES
@@ -132,13 +132,12 @@ def job_of_slices() -> Job:
 @pytest.mark.parametrize(
     "job",
     [
-        a_job(plan=a_plan(999)),
-        a_job(plan=a_plan(0)),
-        a_job(plan=a_plan(2)),
-        a_job(plan=a_plan(150, dialect=Dialect.VERTEX)),
-        job_of_slices(),
+        pytest.param(a_job(plan=a_plan(workers=999)), id="1000 replicas"),
+        pytest.param(a_job(plan=a_plan(workers=0)), id="alone"),
+        pytest.param(a_job(plan=a_plan(workers=2)), id="three"),
+        pytest.param(a_job(plan=a_plan(workers=150, dialect=Dialect.VERTEX)), id="Vertex AI"),
+        pytest.param(job_of_slices(), id="slices"),
     ],
-    ids=["1000 replicas", "alone", "three", "Vertex AI", "slices"],
 )
 def test_program_gets_the_environment_that_the_core_describes(job: Job) -> None:
     """The agent adds the task index to what `Cluster` says about the role."""

@@ -111,17 +111,16 @@ def test_message_that_cannot_be_handled_is_dead_lettered_with_its_reason(
 @pytest.mark.parametrize(
     "data",
     [
-        {"jobId": "bad name!", "trainingInput": {}},
-        {"jobId": "digits_1", **a_spec(scaleTier="HUGE")},
-        {"jobId": "digits_1", **a_spec(args=[])},
-        {"jobId": "digits_2", **a_spec()},
-        b"\xff not: [yaml",
-        b'{"jobId": "\\ud800", "\\ud800": 1}',
-        b'{"a":' * 100_000,
-        b"x" * ((1 << 20) + 1),
-        b"x" * 9_000_000,
+        pytest.param({"jobId": "bad name!", "trainingInput": {}}, id="id"),
+        pytest.param({"jobId": "digits_1", **a_spec(scaleTier="HUGE")}, id="field"),
+        pytest.param({"jobId": "digits_1", **a_spec(args=[])}, id="used"),
+        pytest.param({"jobId": "digits_2", **a_spec()}, id="limit"),
+        pytest.param(b"\xff not: [yaml", id="yaml"),
+        pytest.param(b'{"jobId": "\\ud800", "\\ud800": 1}', id="text"),
+        pytest.param(b'{"a":' * 100_000, id="deep"),
+        pytest.param(b"x" * ((1 << 20) + 1), id="large"),
+        pytest.param(b"x" * 9_000_000, id="larger than is read"),
     ],
-    ids=["id", "field", "used", "limit", "yaml", "text", "deep", "large", "larger than is read"],
 )
 def test_refused_submission_is_recorded_and_acknowledged_but_no_dead_letter(
     world: World,

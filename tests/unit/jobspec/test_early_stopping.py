@@ -44,28 +44,30 @@ def substituted(spec: AcceptedSpec) -> list[str]:
 @pytest.mark.parametrize(
     ("study", "rule", "fields"),
     [
-        ({}, StoppingRule.NONE, []),
-        ({"medianAutomatedStoppingSpec": {}}, StoppingRule.MEDIAN, []),
-        (
+        pytest.param({}, StoppingRule.NONE, [], id="none"),
+        pytest.param({"medianAutomatedStoppingSpec": {}}, StoppingRule.MEDIAN, [], id="median"),
+        pytest.param(
             {"decayCurveStoppingSpec": {}},
             StoppingRule.WORST_QUARTER,
             ["studySpec.decayCurveStoppingSpec"],
+            id="decay curve",
         ),
-        (
+        pytest.param(
             {"medianAutomatedStoppingSpec": {"useElapsedDuration": True}},
             StoppingRule.MEDIAN,
             ["studySpec.medianAutomatedStoppingSpec.useElapsedDuration"],
+            id="elapsed time",
         ),
-        (
+        pytest.param(
             {"convex_automated_stopping_spec": {"use_elapsed_duration": True}},
             StoppingRule.WORST_QUARTER,
             [
                 "studySpec.convex_automated_stopping_spec",
                 "studySpec.convex_automated_stopping_spec.use_elapsed_duration",
             ],
+            id="convex, in snake case",
         ),
     ],
-    ids=["none", "median", "decay curve", "elapsed time", "convex, in snake case"],
 )
 def test_stopping_rule_of_a_study_is_resolved_with_its_substitutions(
     study: dict[str, Any], rule: StoppingRule, fields: list[str]

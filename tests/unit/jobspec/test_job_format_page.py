@@ -69,24 +69,14 @@ def test_page_names_every_field(model: type[WireModel]) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ScaleTier,
-        LEGACY_MACHINES,
-        BUILT_IN_GPUS,
-        GPU_COUNTS,
-        TPU_TYPES,
-        TPU_VMS,
-        RUNTIMES,
-        CheckpointSignal,
-    ],
-    ids=[
-        "tiers",
-        "legacy machines",
-        "machines with GPUs",
-        "GPUs",
-        "TPU types",
-        "TPU machines",
-        "runtimes",
-        "signals",
+        pytest.param(ScaleTier, id="tiers"),
+        pytest.param(LEGACY_MACHINES, id="legacy machines"),
+        pytest.param(BUILT_IN_GPUS, id="machines with GPUs"),
+        pytest.param(GPU_COUNTS, id="GPUs"),
+        pytest.param(TPU_TYPES, id="TPU types"),
+        pytest.param(TPU_VMS, id="TPU machines"),
+        pytest.param(RUNTIMES, id="runtimes"),
+        pytest.param(CheckpointSignal, id="signals"),
     ],
 )
 def test_page_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:

@@ -186,15 +186,21 @@ MANIFEST = {
 @pytest.mark.parametrize(
     ("document", "field"),
     [
-        (custom(masterType=UNKNOWN_MACHINE), "trainingInput.masterType"),
-        (
+        pytest.param(
+            custom(masterType=UNKNOWN_MACHINE), "trainingInput.masterType", id="ai-platform"
+        ),
+        pytest.param(
             {"jobId": "a", "workerPoolSpecs": [POOL], "trainmaster": {"region": "us-central1"}},
             "workerPoolSpecs[0].machineSpec.machineType",
+            id="vertex",
         ),
-        (VERTEX_TUNING, "trialJobSpec.workerPoolSpecs[0].machineSpec.machineType"),
-        (MANIFEST, "spec.pytorchReplicaSpecs.Master.template.spec"),
+        pytest.param(
+            VERTEX_TUNING,
+            "trialJobSpec.workerPoolSpecs[0].machineSpec.machineType",
+            id="vertex-tuning",
+        ),
+        pytest.param(MANIFEST, "spec.pytorchReplicaSpecs.Master.template.spec", id="kubeflow"),
     ],
-    ids=["ai-platform", "vertex", "vertex-tuning", "kubeflow"],
 )
 def test_accelerated_family_that_the_table_lacks_is_refused_in_every_format(
     document: dict[str, object], field: str

@@ -16,7 +16,7 @@ def explained(world: World) -> Explanation:
 
 
 def test_client_has_the_row_of_the_api() -> None:
-    why = explained(failing_world(START, 3))
+    why = explained(failing_world(START, failures=3))
     assert why.failing is not None
     assert (why.failing.failures, why.failing.last_failure) == (3, LAST)
     # Three reruns make four attempts, each with one start and five restarts: 24 in all.
@@ -33,6 +33,6 @@ def test_client_has_the_row_of_the_api() -> None:
 
 
 def test_one_failure_is_no_row() -> None:
-    why = explained(failing_world(START, 1))
+    why = explained(failing_world(START, failures=1))
     assert why.failing is None
     assert why.next_steps == ("Every replica runs.",)

@@ -192,17 +192,20 @@ def test_metric_that_is_finite_again_is_shown_with_its_value() -> None:
 @pytest.mark.parametrize(
     ("last", "words"),
     [
-        (
+        pytest.param(
             LastProgress(share=0.25, epoch=2, epochs=8, not_finite=("loss",)),
             "ended at 25 % (epoch 2 of 8), loss is NaN or infinite",
+            id="before its end",
         ),
-        (
+        pytest.param(
             LastProgress(share=1.0, step=300, steps=300, metrics=(LastMetric("loss", 0.31),)),
             "100 % (step 300 of 300), loss 0.31",
+            id="complete",
         ),
-        (LastProgress(metrics=(LastMetric("loss", 0.31),)), "loss 0.31"),
+        pytest.param(
+            LastProgress(metrics=(LastMetric("loss", 0.31),)), "loss 0.31", id="metrics alone"
+        ),
     ],
-    ids=["before its end", "complete", "metrics alone"],
 )
 def test_ended_job_shows_what_its_agent_reported_with_the_exit(
     last: LastProgress, words: str

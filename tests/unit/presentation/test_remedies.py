@@ -24,7 +24,7 @@ ADVICE = "data/train.csv is not on the VM"
 
 def failed_world(*, workers: int) -> World:
     """Return a job that the same missing file has ended at its second occurrence."""
-    world = failing_world(NOW, 1, workers=workers)
+    world = failing_world(NOW, failures=1, workers=workers)
     world.exit_program(CHIEF, error=MISSING_FILE, ran_s=5.0, tail="Traceback …")
     world.deliver()
     return world
@@ -70,7 +70,7 @@ def test_advice_ends_with_a_command_that_explains_the_reason() -> None:
 
 
 def test_job_that_runs_has_no_ending() -> None:
-    world = failing_world(NOW, 1)
+    world = failing_world(NOW, failures=1)
     loaded = world.store.load_attempt(world.job_id)
     assert loaded is not None
     assert ending_of(loaded.state.job, world.ledger) is None

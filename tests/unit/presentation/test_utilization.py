@@ -59,14 +59,13 @@ IDLE = [0.01] * 12
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (IDLE, True),
-        ([*IDLE[:-1], 0.05], False),
-        ([0.9, *IDLE], True),
-        (IDLE[:9], False),
-        ([*IDLE[:5], 0.3, *IDLE[:6]], False),
-        ([], False),
+        pytest.param(IDLE, True, id="idle"),
+        pytest.param([*IDLE[:-1], 0.05], False, id="busy again"),
+        pytest.param([0.9, *IDLE], True, id="busy long ago"),
+        pytest.param(IDLE[:9], False, id="too short"),
+        pytest.param([*IDLE[:5], 0.3, *IDLE[:6]], False, id="busy once"),
+        pytest.param([], False, id="no samples"),
     ],
-    ids=["idle", "busy again", "busy long ago", "too short", "busy once", "no samples"],
 )
 def test_gpu_is_idle_after_ten_minutes_without_use(
     world: World, values: list[float], expected: bool

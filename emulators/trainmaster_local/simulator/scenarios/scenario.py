@@ -28,7 +28,7 @@ class SimJob:
     """Whether its replicas train together or independently."""
     submitted_s: float = 0.0
     submitter: str = ""
-    """User that submits it by message; empty: nobody knows."""
+    """User that submits it by message; empty: unknown."""
     is_uploaded: bool = False
     """Submitted as a file in the bucket instead of a message."""
 

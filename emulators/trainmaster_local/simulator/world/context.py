@@ -26,7 +26,7 @@ class Context:
     """
     scheduler: Scheduler = field(default_factory=Scheduler)
     trace_lines: list[TraceLine] = field(default_factory=list)
-    """What has happened, in order."""
+    """The trace: one line per event, in order."""
 
     @property
     def now(self) -> float:

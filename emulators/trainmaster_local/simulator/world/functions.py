@@ -55,7 +55,7 @@ PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 Any other wait of a flow is jitter after a lost race.
 """
 USER: Final = "a user"
-"""Who asks for the actions of users."""
+"""The name under which users' actions are recorded."""
 USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
 """Topics that stand for calls of users."""
 COMMIT: Final = "commit"
@@ -73,7 +73,7 @@ class QueueRead:
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
-    """What a message of `user_actions` says."""
+    """The content of a message of the topics `USER_ACTIONS`, which stand for calls of users."""
 
     job_id: str
     request_id: str
@@ -100,7 +100,7 @@ class Functions:
     _instances_max: int = field(init=False)
     """Invocations that may run at the same time."""
     _handlers: dict[str, Callable[[Message], object]] = field(init=False)
-    """What handles a message, by its topic."""
+    """Topic → the handler of its messages."""
 
     def __post_init__(self) -> None:
         faults = self.context.faults

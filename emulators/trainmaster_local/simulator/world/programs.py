@@ -47,7 +47,7 @@ PEER_ENDS: Final[tuple[Exit | None, ...]] = (
     {"cause": "process", "signal": 6},
     None,
 )
-"""How programs end whose peer has left, drawn with equal chances; None: they hang."""
+"""How programs end when a peer has left, drawn with equal chances; None: they hang."""
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
 BUG: Final = {
     "type": "ValueError",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 START: Final = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
-"""What the clocks show at the beginning of each history: any fixed time."""
+"""The time of all clocks at the beginning of each history. It is arbitrary."""
 
 Action = Callable[[], None]
 

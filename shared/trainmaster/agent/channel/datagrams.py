@@ -43,7 +43,7 @@ class Datagram:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Times by name, counted from when it was sent: clocks of two VMs may differ."""
     number: int = 0
-    """Of a datagram that asks to save: number of the request in this round."""
+    """Number, in this round, of the request that a datagram to save belongs to."""
 
 
 def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:

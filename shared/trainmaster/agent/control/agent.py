@@ -2,13 +2,15 @@
 step.
 
 The directive in the VM's metadata is the order of the control plane: hold, run, save or stop one
-incarnation, which is one execution of the program. Everything that happens is a handler in the
-inbox, which the main thread runs one after the other; each one ends with `_reconcile`.
+incarnation, which is one execution of the program. Each event (a new directive, the program's end,
+a timer) puts a handler into the inbox. The main thread runs the handlers one after the other, and
+each of them ends with `_reconcile`.
 
-`agent_states.py` draws the states. Which incarnation was started, and whether its exit still
-matters, is on disk (`run_state.py`): a *pending* directive holds or runs an incarnation that was
-not started yet, and an incarnation is *closed* when a directive has ended it, so that its exit
-tells nothing about the program.
+`agent_states.py` draws the states. `run_state.py` keeps two more facts on disk:
+
+    pending   a directive holds or runs an incarnation that this agent has not started yet
+    closed    a directive has ended the incarnation that was started last, so that the exit of its
+              program is no evidence about the program
 """
 
 from __future__ import annotations

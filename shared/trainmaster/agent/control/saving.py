@@ -53,7 +53,7 @@ FINISH_S = 600.0
 LATE_S = 60.0
 """Time after a VM should have been given up for which the notice still explains an exit."""
 CATCH_AGAIN_S = 30.0
-"""When a program that catches no signal is looked at again."""
+"""Time after which the agent checks again whether the program catches the signal."""
 AHEAD_MAX_S = 3600.0
 """Longest time until a VM is given up that a peer may name: the longest notice."""
 

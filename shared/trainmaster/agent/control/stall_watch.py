@@ -56,7 +56,7 @@ reached the timeout, to count as silent itself.
 Members in lockstep print their last lines at about the same time, whichever of them hangs.
 """
 NOTICE_S = 120.0
-"""Quiet time from which users are told that the program will be ended: its third quiet minute."""
+"""Quiet time from which users see that the program will be ended."""
 SAMPLES_MIN = 4  # samples, at least, before a program counts as still
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
@@ -82,7 +82,7 @@ class Reason(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """A program that is on its way to be ended as hung."""
+    """A program that the agent will end as hung, unless it becomes active."""
 
     for_s: float
     """How long it has printed nothing, or has been still."""

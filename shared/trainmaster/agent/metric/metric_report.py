@@ -24,7 +24,7 @@ from trainmaster.agent.reporting.serial_console import Console, Loss, Stream
 PATH = "instance/guest-attributes/trainmaster/metric"
 INTERVAL_S = 5.0
 MEASUREMENTS_MAX = 50
-"""Of one report, the latest ones: more than the control plane stores of one trial."""
+"""Measurements of one report, the latest ones: more than the control plane stores of one trial."""
 
 
 class MetricReport:
@@ -51,9 +51,9 @@ class MetricReport:
         """Why a write failed last; empty: none did."""
         self._lock = threading.Lock()
         self._read: set[Measurement] = set()
-        """What the program had reported at the last look."""
+        """Measurements that the program had reported when they were read last."""
         self._unwritten: set[Measurement] = set()
-        """What the program has reported, and no write has contained."""
+        """Measurements that the program has reported since the last write."""
         self._not_finite: set[tuple[int, int]] = set()
         """Records without a finite number at the last count."""
 

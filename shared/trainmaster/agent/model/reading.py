@@ -21,7 +21,7 @@ METRICS_MAX = 8
 
 @dataclass(frozen=True)
 class Reading:
-    """What one source reports. What the source does not know is None or missing."""
+    """The values that one source reports. Unknown values are None or missing."""
 
     share: float | None = None
     """Part of the work that is done, from 0 to 1."""

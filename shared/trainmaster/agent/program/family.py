@@ -1,4 +1,4 @@
-"""What the agent's programs have started, whatever became of its parents.
+"""The processes that the agent's programs have started, also those whose parents have ended.
 
     agent ──┬──► program ──► rank ──► …      in sessions of their own
             ├──► rank or daemon whose parent has ended: the agent is its parent now

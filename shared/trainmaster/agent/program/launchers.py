@@ -58,7 +58,7 @@ class Launcher:
     package: str = ""
     """The package of those modules whose own option `-m` names the user's module."""
     error_types: tuple[str, ...] = ()
-    """Errors that only say that a worker failed."""
+    """Errors that report the failure of a worker, and not its cause."""
     failing_function: str = ""
     """End of the names of the functions that raise a general error because a worker failed."""
     failures: tuple[str, ...] = ()

@@ -50,7 +50,9 @@ from trainmaster.agent.workspace import Workspace
 from trainmaster.program_errors.last_words import last_words
 
 TRACEBACK_BYTES = 64 * 1024
-"""Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
+"""Bytes of the end of each stream that are kept, to find the traceback in them: TensorFlow's
+tracebacks are tens of kilobytes long.
+"""
 PUMP_JOIN_S = 5.0
 """Time for output that is still in the pipes when the program has ended."""
 _RANK_FAILED = re.compile(r"failed \(exitcode: ")

@@ -265,7 +265,7 @@ class _Candidate(NamedTuple):
     """An error that may be why the program ended."""
 
     prefix: str
-    """Of the lines of the process that printed it; empty: they have none."""
+    """The prefix of the lines of the process that printed it; empty: they have none."""
     error: dict[str, Any]
 
 

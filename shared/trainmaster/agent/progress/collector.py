@@ -87,9 +87,11 @@ class ProgressCollector:
         self._reported: Reading | None = None
         """The latest report since the last points."""
         self._last = [NOTHING] * len(SOURCES)
-        """The last reading with news of each source."""
+        """For each source, its last reading that had new values."""
         self._chosen: dict[str, tuple[int, float]] = {}
-        """`position` and `metrics` → rank of the source that had them last, and when by `clock`."""
+        """`position` or `metrics` → the rank of the source that last had new values of them, and
+        the time of that by `clock`.
+        """
         self._names: set[str] = set()
         """Names of metrics in the points so far, of all incarnations: each is a time series."""
         self._counts_from_zero = False
@@ -106,7 +108,7 @@ class ProgressCollector:
 
     @property
     def folder(self) -> Path | None:
-        """What a container mounts; None: programs cannot report."""
+        """The folder that a container mounts, to report progress; None: programs cannot report."""
         return self._server.folder if self._server is not None else None
 
     def variables(self, folder: str) -> Mapping[str, str]:

@@ -68,12 +68,14 @@ _COMMON = re.compile(
     rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
 )
 _LEARNING_RATE = re.compile(r"\b(?:\w{0,60}_)?(?:lr|learning[_ ]rate)$")
-"""What a program prints of its configuration, too: alone in a line it is no sign of training."""
+"""The name of a learning rate. Programs print it with their configuration, too: a line without
+another metric is no sign of training.
+"""
 _NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run
 
 
 class _Count(NamedTuple):
-    """Steps or epochs, such as `3/10`. The epoch number `done` is running, not completed."""
+    """Steps or epochs, such as `3/10`. Of epochs, `done` is the number of the epoch that runs."""
 
     done: int
     total: int
@@ -88,7 +90,7 @@ class _Ordinal(NamedTuple):
 
     number: int
     total: int | None
-    """How many there are; None: the program does not say so."""
+    """How many there are; None: the program does not print it."""
 
 
 class _Bar(NamedTuple):
@@ -97,7 +99,7 @@ class _Bar(NamedTuple):
     elapsed_s: int
     steps: _Count
     epoch: _Ordinal | None
-    """The epoch that the bar is about; None if its name says nothing of an epoch."""
+    """The epoch that the bar is about; None if its name has no epoch."""
 
 
 class _Position:

@@ -63,7 +63,7 @@ class LostLines:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one request sends."""
+    """The lines that one request sends."""
 
     lines: Sequence[Line]
     lost: Sequence[LostLines] = ()

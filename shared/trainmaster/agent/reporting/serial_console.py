@@ -22,7 +22,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 class Loss(Enum):
-    """What did not arrive where it was sent to, as the label that counts it in the log.
+    """A kind of lines that did not arrive, by the label that counts them in the log.
 
     `trainmaster why` adds the counts up.
     """

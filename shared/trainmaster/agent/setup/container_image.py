@@ -43,8 +43,8 @@ class ImagePuller:
     """Pulls images, with the VM's own identity if the registry is Google's.
 
     An image that is on the VM is not pulled again, so that all incarnations of a replica on one VM
-    run the same image. One that another job may have pulled is, once, if the job names it without a
-    digest: its tag may be of another image since.
+    run the same image. On a VM that another job has used, an image that the job names without a
+    digest is pulled once more: its tag may name another image by now.
     """
 
     def __init__(

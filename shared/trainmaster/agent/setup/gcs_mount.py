@@ -80,7 +80,7 @@ def is_lost_upload(line: str) -> bool:
 
 
 class GcsMount:
-    """What this VM has at /gcs, for one program after the other.
+    """The mount at /gcs of this VM, which its programs use one after the other.
 
     Call `mount` before a program starts, `on_death` while it runs, and `settle` after its end. Used
     by one thread at a time: that of the setup, then the one that waits for the program.

@@ -1,13 +1,13 @@
-"""What the last job has left on a VM that another job has taken over, and its removal.
+"""Cleaning of a VM that another job has taken over: what its last job has left.
 
 `main.py` calls `remember_first_files` for the first job of a VM that several jobs may use, one
-after the other, and `clean` when the agent of a later job starts there:
+after the other, and `clean` when the agent of a later job starts there. *New* is what the VM did
+not have before its first job:
 
-    processes      all that the startup script has ever started, what cron and at run, units of
-                   systemd that did not exist before the VM's first job, and those of users whose
-                   units run without a login since then
+    processes      all that the startup script has ever started, what cron and at run, new units of
+                   systemd, and the units of users that only now run without a login (lingering)
     containers     new ones, and what else is new in their engines (`previous_containers`)
-    mounts         those that are new: their content is of other machines
+    mounts         new ones are unmounted, and not emptied: their files are on other machines
     System V IPC   new shared memory, queues and semaphores. Those of POSIX are files below /dev
     files          the agent's folders; what has appeared in the folders for temporary files, and
                    in those of cron and at, since the VM's first job. Schedules and Python packages
@@ -44,8 +44,8 @@ from trainmaster.agent.setup.previous_containers import FIRST_OBJECTS
 from trainmaster.agent.workspace import Workspace
 
 FIRST_FILES = "first-files.json"
-"""File with what the VM had before its first job: names by folder, and what is no file of theirs,
-by the keys below.
+"""File with what the VM had before its first job: the names in each shared folder, by the folder;
+and other things, such as mounts, by the keys below (`UNITS` to `PYTHON`).
 """
 KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES, FIRST_OBJECTS))
 """Entries of the agent's folder that are not of one job."""
@@ -65,9 +65,9 @@ SCHEDULES = (
 """Folders of cron and at, whose new files start programs again."""
 CRONTAB = "/etc/crontab"
 UNITS, IPC, MOUNTED, LINGERING = "units", "ipc", "mounts", "lingering"
-"""Keys of `FIRST_FILES` for what is removed if it is new."""
+"""Keys of `FIRST_FILES` for things that are removed if they are new."""
 SCHEDULED, PYTHON = "scheduled", "python"
-"""Keys of `FIRST_FILES` for what must not have changed, because it cannot be restored."""
+"""Keys of `FIRST_FILES` for files that must not have changed, because they cannot be restored."""
 CHANGES_MAX = 3
 """Changed files that a finding names."""
 UNKNOWN = "it is not known what the VM had before its first job"
@@ -110,7 +110,7 @@ def remember_first_files(workspace: Workspace) -> None:
 def _state(environ: Mapping[str, str]) -> dict[str, list[str]]:
     """Return what the VM has besides the names in shared folders, by key of `FIRST_FILES`."""
     if environ.get(EMULATED_VM):
-        return {}  # the local VM shares it with the machine
+        return {}  # a local VM shares these things with the user's machine
     return {
         UNITS: machine_state.unit_files(),
         IPC: machine_state.ipc_objects(),
@@ -223,7 +223,7 @@ def _left_files(workspace: Workspace, stored: Mapping[str, list[str]]) -> Iterab
     for folder in _shared_folders(workspace.environ):
         first = stored.get(str(folder))
         if first is None or not folder.is_dir():
-            continue  # it is not known what is the machine's own
+            continue  # the names that it had before the first job are not known
         for entry in folder.iterdir():
             if entry.name not in first:
                 yield entry

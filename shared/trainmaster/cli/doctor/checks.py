@@ -226,7 +226,7 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
 
 def _check_regions(inspection: Inspection, bucket: str, region: str | None) -> Iterator[Finding]:
     """Check that jobs run where their data is. A location such as `eu` has several regions."""
-    if inspection.endpoints.compute or not bucket:
+    if inspection.endpoints.is_local_stack or not bucket:
         return
     if region is None:
         yield not_checked("regions of jobs and data", "--region is not given")
@@ -254,7 +254,7 @@ def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Find
     if not account:
         fix = f"set {WORKER_SERVICE_ACCOUNT}: without it the senders of events are not verified"
         yield problem(f"{WORKER_SERVICE_ACCOUNT} is not set", fix)
-    elif inspection.endpoints.compute:
+    elif inspection.endpoints.is_local_stack:
         yield not_checked(
             f"service account of the VMs, {account}", "the local stack does not need it to exist"
         )

@@ -58,7 +58,7 @@ _GCLOUD_S: Final = 20.0
 def check_project(inspection: Inspection) -> Iterator[Finding]:
     """Check that the project exists, and that this is its id."""
     project = inspection.project
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         return
     if not _PROJECT_ID.fullmatch(project):
         yield problem(
@@ -82,7 +82,7 @@ def check_project(inspection: Inspection) -> Iterator[Finding]:
 def check_database(inspection: Inspection) -> Iterator[Finding]:
     """Check that the database that the first apply creates does not exist yet."""
     name = name_in_installation("(default)")
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         return
     try:
         location = inspection.database_location(name)
@@ -106,7 +106,7 @@ def check_database(inspection: Inspection) -> Iterator[Finding]:
 
 def check_accounts(inspection: Inspection) -> Iterator[Finding]:
     """Check that gcloud, which Terraform runs, acts as the account of Terraform's credentials."""
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         return
     try:
         ours = inspection.account()
@@ -147,7 +147,7 @@ def _account_of_gcloud() -> str:
 
 def check_images(inspection: Inspection) -> Iterator[Finding]:
     """Check that the boot images of all runtimes exist: Google retires their families."""
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         yield not_checked("boot images", "local VMs have none")
         return
     images = {runtime.image for runtime in RUNTIMES.values() if runtime.image}
@@ -196,7 +196,7 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
             "install in one of these regions (jobs may run in others: `worker_regions`), or request"
             " quota",
         )
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         return
     granted = inspection.permissions(INSTALLER_PERMISSIONS)
     fix = "get roles/owner on the project, which the first apply needs"

@@ -29,7 +29,7 @@ All of them except `api` are named after a topic that they read; `maintenance` r
 
 
 def check_functions(inspection: Inspection) -> Iterator[Finding]:
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         yield not_checked("functions", "the local stack runs them without Cloud Functions")
         return
     functions = {function.name: function for function in inspection.functions()}

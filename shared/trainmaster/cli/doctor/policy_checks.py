@@ -210,7 +210,7 @@ def check_policies(
     inspection: Inspection, region: str | None, *, before_install: bool
 ) -> Iterator[Finding]:
     """Check all constraints that can block the installation or its jobs."""
-    if inspection.endpoints.compute:
+    if inspection.endpoints.is_local_stack:
         yield not_checked("organisation policies", "the local stack has none")
         return
     place = Place(inspection.project, region)

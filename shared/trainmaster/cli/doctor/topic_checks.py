@@ -83,8 +83,7 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
 
 def check_retries(inspection: Inspection) -> Iterator[Finding]:
     """Check that Pub/Sub pauses before it delivers a failed event again."""
-    is_local_stack = bool(inspection.endpoints.compute)
-    if is_local_stack:
+    if inspection.endpoints.is_local_stack:
         reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
         yield not_checked("retry policies of the subscriptions", reason)
         return

@@ -63,7 +63,7 @@ class LogPosition:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What positions are sorted by."""
+        """The key that positions are sorted by."""
         return _comparable(self.time), self.insert_id
 
     @property

@@ -1,6 +1,6 @@
 """Actions on the job as a whole: what decisions change, which `core.transitions` applies.
 
-The gang are the VMs of a job that are requested together; each request is a placement round. The
+The gang is the VMs of a job that are requested together; each request is a placement round. The
 other rounds are the common runs of the members of a synchronous job: a round is held until all
 members are ready. "As in the placement" refers to the fields of `core.model.job.Placement`.
 """
@@ -53,7 +53,9 @@ class BeginRunning:
     """Move the job from PREPARING to RUNNING."""
 
     round: int | None = None
-    """Of a synchronous job: the held round that begins on all members."""
+    """The held round of a synchronous job, which begins on all members; None: the job has no
+    rounds.
+    """
     kind: Literal["begin_running"] = "begin_running"
 
 
@@ -173,7 +175,7 @@ class SucceedJob:
     replica: str
     measurement: Measurement | None = None
     notes: tuple[str, ...] = ()
-    """What makes the success look like none (`core.rules.success_notes`)."""
+    """Reasons to doubt the success of the job (`core.rules.success_notes`)."""
     progress: LastProgress | None = None
     """How far the primary's program was at its end; None: unknown."""
     kind: Literal["succeed_job"] = "succeed_job"
@@ -239,7 +241,7 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMachines:
-    """Let nobody take the machines that the job keeps, so that they are deleted."""
+    """Release the machines that the job keeps: no other job can take them, and they are deleted."""
 
     kind: Literal["release_machines"] = "release_machines"
 

@@ -105,7 +105,7 @@ class RestartReplica:
     failing: FailureRow | None = None
     """Failures in a row, with this one; None: the exit was no failure of the program."""
     excused: tuple[datetime, ...] = ()
-    """Earlier restarts that no longer count: they were beside losses of VMs."""
+    """Earlier restarts that no longer count: losses of VMs at the same time explain them."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 
@@ -123,8 +123,8 @@ class ReplaceVm:
     wasted: int = 0
     """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
     next_at: datetime | None = None
-    """Earliest time of the request for the VM, after several wasted machines, and for a member of
-    that for any VM; None: at once, or when the gang's pause is over.
+    """Earliest time of the request for the VM, after several wasted machines. For a member, it
+    holds for all VMs of the job. None: at once, or when a pause of the gang that has begun is over.
     """
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""

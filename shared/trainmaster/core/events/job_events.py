@@ -1,6 +1,6 @@
 """Events about a job as a whole.
 
-The gang are the VMs of a job that are requested together, in one zone; each request is a placement
+The gang is the VMs of a job that are requested together, in one zone; each request is a placement
 round, and a pass is one request in each of the job's zones. A member is a replica of a synchronous
 job, and a round one common run of all members, which is held until all of them are ready.
 """
@@ -267,7 +267,7 @@ class MachinesReleased(JobEventBase):
     cause: ReleaseCause
     at: datetime
     by: str = ""
-    """Who released them: a user, or the job that needs what they use; empty: nobody."""
+    """The user who released them, or the job that needs what they use; empty: neither did."""
     kind: Literal["machines_released"] = "machines_released"
 
     @property

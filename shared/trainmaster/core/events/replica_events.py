@@ -171,17 +171,17 @@ class ReplicaExited(_ReplicaEvent):
     printed none, or the agent is of a release that does not report them.
     """
     progress: LastProgress | None = None
-    """Of the primary: how far its program was; None: it did not say, or the agent does not report
-    it.
+    """How far the program was, for the primary; None: the program did not report it, or the agent
+    does not report it.
     """
     left_nothing: bool = False
     """Whether the primary's program exited 0 with nothing below the job's `jobDir`."""
     unlogged_lines: int = 0
-    """Lines that Cloud Logging had accepted neither themselves nor in a count when the exit was
-    published.
+    """Lines that were missing in Cloud Logging when the exit was published, and that no entry there
+    counts as missing.
     """
     log_problem: str = ""
-    """Why it did not accept them; empty: it did."""
+    """Why Cloud Logging did not accept them; empty: it did."""
     ended: ReplicaExited | None = None
     """If this incarnation could not be started: how the previous program on this VM ended; None as
     in `VmReady`.

@@ -1,4 +1,4 @@
-"""The cap of a job: what its machines may cost, and until when that suffices."""
+"""The cap of a job: the most that its machines may cost, and until when that pays for them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Rate:
     """The list price of one replica of a role per hour, bought in one of its ways."""
 
     candidate: int
+    """Number of the place, a zone of one of the job's alternatives; 0 without alternatives."""
     task_type: TaskType
     bought: str
     """Kind of the price class."""
@@ -44,8 +45,8 @@ class Cap:
     """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
     spent: Decimal = ZERO
-    """The most that the job had cost when its cost was computed last: the VMs that follow can run
-    the shorter.
+    """The most that the job had cost when its cost was computed last. The rest of the limit pays
+    for the time since.
     """
     computed_at: datetime | None = None
     """When that was; None: it never was."""
@@ -55,16 +56,18 @@ class Cap:
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all machines can run for the rest at most; infinite while prices are not
-        known.
+        """The longest time, in seconds, that the rest of the limit can pay for: with the cheapest
+        machines; infinite while prices are not known.
         """
         if not self.least_per_hour:
             return inf
         return float((self.limit.amount - self.spent) / self.least_per_hour * 3600)
 
     def paid_until(self, created_at: datetime) -> datetime | None:
-        """Return until when the machines of a job run that was created at this time, if its cost is
-        not computed again; None: prices are not known.
+        """Return until when the limit pays for all machines of the job, at their highest price, if
+        the job's cost is not computed again; None: prices are not known.
+
+        `created_at`: when the job was created.
         """
         if not self.per_hour:
             return None

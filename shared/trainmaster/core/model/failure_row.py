@@ -1,4 +1,4 @@
-"""A row of failures: what a program that keeps failing has done since it last got anywhere."""
+"""A row of failures: the failures of a program in a row, since it last made progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job must have in common with the machines that it takes."""
+"""The properties that a job must have in common with the machines that it takes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One without a name owns `trainmaster-upload` and VMs `tm-…`; one with a name owns `tmNAME-upload`
 and VMs `tmNAME-…`. A name has no hyphen, so that no such prefix is the beginning of another one.
-Like the project, it is the same for the life of a process: it is read here, and not passed through
+Like the project, it is the same as long as a process runs: it is read here, and not passed through
 all decisions (decision 179).
 """
 

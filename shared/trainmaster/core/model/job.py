@@ -6,7 +6,7 @@
 The VMs of a job that are requested together, in one zone, are its gang. Each request is a placement
 round, and each zone that it may be sent to is a candidate; a pass is one request to each candidate.
 The other kind of round (`Job.round`) is one common run of the members of a synchronous job, held
-while they wait for each other. A machine set are VMs that one job after another uses.
+while they wait for each other. A machine set is VMs that one job after another uses, its holders.
 
 Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes
 another.
@@ -96,8 +96,8 @@ class Placement:
     unknown.
     """
     blocked_since: datetime | None = None
-    """First of the latest refusals or failures of Google; None: the last capacity error was another
-    one.
+    """When Google began to refuse or fail all requests: the first of the latest such errors in a
+    row; None: the last capacity error was of another kind, such as a stockout.
     """
     floor: int = 0
     """Lowest VM generation that counts.
@@ -108,7 +108,7 @@ class Placement:
     remaining: tuple[int, ...] | None = None
     """Candidates that follow in this pass.
 
-    None: no pass has begun since the gang ran, and all but the current one are left.
+    None: no pass has begun since the gang ran, and all candidates but the current one follow.
     """
     left: tuple[LeftZone, ...] = ()
     """Zones that the gang was requested in before this one."""
@@ -150,12 +150,10 @@ class Job:
     error_message: str | None = None
     """Why it ended, unless it SUCCEEDED."""
     notes: tuple[str, ...] = ()
-    """Of a job that SUCCEEDED: what makes the success look like none, each note without a full
-    stop.
+    """Reasons to doubt the success of a job that SUCCEEDED, each note without a full stop.
     """
     last_progress: LastProgress | None = None
-    """Of a job that SUCCEEDED: how far the program of its primary was at its end, by its own
-    account; None: unknown.
+    """How far the program of its primary was at its end, as the program reported it; None: unknown.
     """
     labels_version: int = 1
     """Number of writes of the labels."""
@@ -189,7 +187,7 @@ class Job:
 
     @property
     def tenure(self) -> int:
-        """Number of the time in which its machine set has a holder."""
+        """Number of this job, from 1, among those that have held its machine set."""
         return self.machines.tenure if self.machines else 1
 
     @property
@@ -199,8 +197,8 @@ class Job:
 
     @property
     def needs_replicas(self) -> bool:
-        """Whether its replicas decide which VMs it needs. A queued job needs none, and of a job
-        that has ended all VMs are deleted, but those that its machine set names.
+        """Whether its replicas decide which VMs it needs. A queued job needs none. A job that has
+        ended keeps only the VMs that its machine set names.
         """
         return self.state is not JobState.QUEUED and not self.state.is_terminal
 
@@ -250,7 +248,7 @@ class State:
     machine_set: MachineSet | None = field(default=None, compare=False)
     """The document of the job's machine set.
 
-    None: nobody has ended who kept its machines, or the job has no `machines`. Other jobs write it,
+    None: the job has no `machines`, or no holder of the set has ended yet. Other jobs write it,
     too, so the job's ledger does not determine it.
     """
 

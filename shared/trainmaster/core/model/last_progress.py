@@ -1,4 +1,4 @@
-"""How far a program was when it ended, by its own account."""
+"""How far a program was when it ended, as the program reported it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LastMetric:
 
 @dataclass(frozen=True, slots=True)
 class LastProgress:
-    """What the agent of the primary knew after the program's exit.
+    """The progress that the agent of the primary knew after the program's exit.
 
     The program chose these values, so they are shown, and no state depends on them. None: unknown.
     """

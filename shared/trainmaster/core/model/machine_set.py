@@ -32,13 +32,13 @@ class SetState(StrEnum):
 
     IN_USE = "IN_USE"  # a job that has not ended holds it
     KEPT = "KEPT"  # its holder has ended, and a next job may take it
-    RELEASED = "RELEASED"  # nobody may take it; its VMs are deleted
+    RELEASED = "RELEASED"  # no job may take it; its VMs are deleted
 
 
 class ReleaseCause(StrEnum):
     """Why kept machines are released."""
 
-    DEADLINE = "deadline"  # nobody took them in time
+    DEADLINE = "deadline"  # no job took them in time
     USER = "user"  # a user released them, or deleted the holder
     CAPACITY = "capacity"  # another job needs what they use
     TUNING_ENDED = "tuning_ended"  # no trial is left that may take them
@@ -46,12 +46,12 @@ class ReleaseCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldMachines:
-    """What a job stores of its machine set. Only jobs with `keepMachines` have it."""
+    """The part of its machine set that a job stores. Only jobs with `keepMachines` have it."""
 
     set_id: str
     """The job's own id, until it takes kept machines."""
     tenure: int = 1
-    """Number of the time in which this job holds the set, from 1."""
+    """Number of this job, from 1, among the holders of the set."""
     key: str = field(default="", repr=False, compare=False)
     """Secret that is part of the audience of its agents' tokens, 16 bytes in hexadecimal digits.
 
@@ -75,7 +75,7 @@ class FitItem:
     """One property that the machines of a set and a job must have in common."""
 
     name: str
-    """In words, as it begins a sentence."""
+    """The name in words, for the beginning of a sentence."""
     value: str
 
 

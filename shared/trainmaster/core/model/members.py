@@ -2,7 +2,7 @@
 
 A round is one common run: its members start together, and when one of them fails or loses its VM,
 all start again in the next round, which is held until all of them are ready. All other replicas are
-judged each alone. The gang are the VMs of a job, which move to another zone together.
+judged each alone. The gang is the VMs of a job, which move to another zone together.
 
 A member's `incarnation` is the round that it was last ready for; no document of a member is written
 when a round ends.
@@ -97,7 +97,7 @@ def is_start_missed(state: State) -> bool:
     """Whether the job does not run although its required replicas have been ready: the function
     that counted died, or they are not all counted. False unless `state` holds the whole attempt.
 
-    The start of a synchronous job cannot be missed: it is the begin of a round.
+    The start of a synchronous job cannot be missed: it is the beginning of a round.
     """
     job = state.job
     is_unrecorded = state.whole and job.state is JobState.PREPARING and job.tuning is None
@@ -123,10 +123,8 @@ def can_spare(state: State, replica_id: ReplicaId) -> bool:
 
 
 def is_refused(job: Job) -> bool:
-    """Whether VMs were refused since the held round was ordered, or while they may not be requested
-    yet.
-
-    A move to another zone, where they are requested at once, ends that.
+    """Whether Google has refused VMs since the held round was ordered, or the pause after a refusal
+    lasts. After a move to another zone, VMs are requested at once: they do not count as refused.
     """
     next_at = job.placement.next_at
     ordered_at = job.round.ordered_at

@@ -18,7 +18,7 @@ _CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+%'@-]{1,254})"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who submitted a job."""
+    """The user who submitted a job."""
 
     user: str = ""
     """E-mail address, or a name on the user's own machine; empty: unknown."""

@@ -2,9 +2,9 @@
 object.
 
 A package that Trainmaster's own clients upload, and that of the built-in algorithms, is named by
-its content instead: `gs://BUCKET/NAME#sha256=HASH`. The agent verifies the hash, so that nobody who
-may write the object chooses what the job installs. The job format allows no `#` in the name of a
-package, so that the forms are unambiguous.
+its content instead: `gs://BUCKET/NAME#sha256=HASH`. The agent verifies the hash, so that a user who
+may write the object cannot change what the job installs. The job format allows no `#` in the name
+of a package, so that the forms are unambiguous.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
      └── origin: Origin                      format, algorithm, substitutions
 
 A candidate is a zone in which the job's VMs may be requested, or such a zone of one of the
-alternatives that its job file lists. A gang are VMs that are requested together. Members are the
+alternatives that its job file lists. A gang is the VMs that are requested together. Members are the
 replicas of a synchronous job, which trains in rounds: all start together, and restart together.
 
 Parts with several classes are in modules of their names. A plan never changes: a later change of
@@ -117,7 +117,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """As whom the VMs of a job work, and what they can reach."""
+    """The account that the VMs of a job use, and the resources that they can reach."""
 
     service_account: str | None = None
     """E-mail address of the service account of the VMs; None: the installation's default."""
@@ -151,7 +151,9 @@ class Plan:
     None: it does neither. Not stored if it is None.
     """
     persistent_resource: str | None = None
-    """Name without which no job takes its machines. None: any; then it is not stored."""
+    """`persistentResourceId` that another job must name to take its machines. None: no name is
+    needed; then it is not stored.
+    """
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

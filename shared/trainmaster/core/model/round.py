@@ -31,14 +31,14 @@ class SaveRequest:
     """A request to all programs to save, so that less work is lost by what follows."""
 
     number: int
-    """Number of the request among those of the round, from 1. What orders or reports it carries
-    the number, so that a later request is none of the earlier ones that come late.
+    """Number of the request among those of the round, from 1. Directives and reports carry the
+    number, so that a late one of an earlier request is recognized.
     """
     at: datetime
     """When it was recorded."""
     until: datetime
-    """When what it was made for happens at the latest: the VM is given up, the round ends, or the
-    job is cancelled.
+    """Latest time of the event that the request is made for: the VM is given up, the round ends, or
+    the job is cancelled.
     """
     why: SaveCause
     asked: tuple[ReplicaId, ...] = ()

@@ -46,8 +46,9 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...], now: datetime) -> tuple
 
     A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
 
-    A request to save whose time is over asks for nothing. A delivery may still hold its state when
-    the round has ended, and the next directive would stop the programs that begin to save.
+    A request to save has no effect when its time is over. A delivery may still use an old state
+    then, although the round has ended; the next directive would stop programs that have only begun
+    to save.
     """
     if job.state.is_terminal:
         return ()
@@ -94,7 +95,9 @@ def _with_save(directive: Directive, job: Job, replica: Replica, now: datetime) 
     if directive.action is not DirectiveAction.RUN:
         return directive
     saves_together = job.plan.saving.on_notice is SaveOnNotice.GANG
-    asks_peers = saves_together and saving.why is not SaveCause.NOTICE  # else its agent has asked
+    asks_peers = (
+        saves_together and saving.why is not SaveCause.NOTICE
+    )  # otherwise, its agent has asked the others
     return replace(
         directive,
         action=DirectiveAction.SAVE,

@@ -60,18 +60,16 @@ Watched = tuple[tuple[Replica, Vm], ...]
 Heartbeats = Mapping[str, datetime | None]
 """The last heartbeat of each VM that was read, by its instance id. None: unknown."""
 Points = Mapping[ReplicaId, datetime]
-"""The last point of the series of each replica's VM, of a slice the oldest of its hosts' last
-points. Unknown ones are absent.
+"""The last point of the series of each replica's VM; for a slice, the oldest of its hosts' last
+points. Replicas without a known point are absent.
 """
 
 
 def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
-    """Return the replicas that run, or that have a VM and do not run yet.
+    """Return the replicas whose agents must write: those with a running VM.
 
-    `state` holds the whole attempt.
-
-    Their current incarnation and the current boot of their VM have both lasted for a while, because
-    what an earlier boot wrote stays readable.
+    Their current incarnation and the current boot of their VM have lasted for `OLD_HEARTBEAT`,
+    because what an earlier boot wrote stays readable. `state` holds the whole attempt.
     """
     job = state.job
     if job.state.is_terminal:
@@ -92,22 +90,27 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
     Jobs with TPU nodes are reconciled every minute: without a series, their heartbeats are read
     less often, unless a held round waits for them.
     """
-    is_due = is_full_reconciliation(job, now)
     to_read = [
         (replica, vm)
         for replica, vm in replicas
-        if (
-            _has_ended(points[replica.replica_id], now)
-            if replica.replica_id in points
-            else _has_run_for(_timeout(job, replica), job, replica, vm, now)
-            and (is_due or _is_awaited(job, replica) or not (vm.is_tpu or job.round.is_held))
-        )
+        if _is_to_read(job, replica, vm, points.get(replica.replica_id), now)
     ]
     return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
+def _is_to_read(job: Job, replica: Replica, vm: Vm, point: datetime | None, now: datetime) -> bool:
+    """Whether the heartbeat of this VM decides about it. `point`: the last one of its series."""
+    if point is not None:
+        return _has_ended(point, now)
+    if not _has_run_for(_timeout(job, replica), job, replica, vm, now):
+        return False
+    is_seen_every_minute = vm.is_tpu or job.round.is_held
+    is_due = is_full_reconciliation(job, now) or _is_awaited(job, replica)
+    return is_due or not is_seen_every_minute
+
+
 def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
-    """Return the at most `HEARTBEATS_READ_MAX` items that are looked at now.
+    """Return the items that are read in this minute, at most `HEARTBEATS_READ_MAX`.
 
     The next follow after `minutes`.
     """
@@ -191,11 +194,12 @@ def find_silent_agents(
     since then.
 
     `read`: the part of `replicas` whose heartbeats were to be read. `others_write`: whether some
-    VM of any job has a fresh series, so that a series that has ended may be believed alone.
+    VM of any job has a fresh series, so that a series that has ended is evidence by itself.
 
-    If several VMs were read and all of them are silent, while no other one has a fresh series,
-    wrong readings are more likely: those are lost that a held round waits for, and all after
-    `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
+    If several VMs were read and all of them are silent, while no other VM has a fresh series, wrong
+    readings are more likely than losses. Then a VM is lost only after `AGENT_TIMEOUT` if its series
+    has ended, too; after `ALL_AGENTS_TIMEOUT` if it has no series; and after `HELD_AGENT_TIMEOUT`
+    if a held round waits for it.
     """
     silent: list[ReportLoss] = []
     for replica, vm in read:
@@ -216,20 +220,20 @@ def find_silent_agents(
 
 
 def is_undecided(read: Watched, points: Points, heartbeats: Heartbeats, now: datetime) -> bool:
-    """Whether a series has ended for so long that it decides alone, if other VMs write theirs."""
+    """Whether a series ended long enough ago to decide alone, if other VMs write theirs."""
     return any(_has_ended_unread(replica, vm, points, heartbeats, now) for replica, vm in read)
 
 
 def _has_ended_unread(
     replica: Replica, vm: Vm, points: Points, heartbeats: Heartbeats, now: datetime
 ) -> bool:
-    """Whether the VM's heartbeat cannot be known, and its series has ended for `AGENT_TIMEOUT`.
+    """Whether the VM's heartbeat was read and is unknown, and its series ended `AGENT_TIMEOUT` ago.
 
     Slices are left out: any program of the project may write a series with a host's labels, and the
     oldest one of a slice counts.
     """
     point = points.get(replica.replica_id)
-    is_unknown = heartbeats.get(vm.instance_id, now) is None
+    is_unknown = vm.instance_id in heartbeats and heartbeats[vm.instance_id] is None
     if point is None or vm.is_tpu or not is_unknown:
         return False
     return now - point >= AGENT_TIMEOUT and _has_booted(vm, point, now)

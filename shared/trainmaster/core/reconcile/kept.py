@@ -1,4 +1,5 @@
-"""What is left to do for machines that are kept: they idle. All other VMs of the set are deleted.
+"""Steps for the machines of a set that is kept: its VMs idle, and all other VMs of the set are
+deleted.
 
 A kept VM gets the directive STOP of the incarnation that would follow, which ends its program, and
 the agent's repeated reports.
@@ -60,8 +61,8 @@ def all_idle(machines: MachineSet, vms: Sequence[Vm]) -> bool:
 
 
 def _idles(machines: MachineSet, vm: Vm) -> bool:
-    """Whether the VM has the directive STOP. It has that of the holder before if it was never
-    handed over.
+    """Whether the VM has the directive STOP; a VM that was never handed over has it from the holder
+    before.
     """
     directive = vm.directive
     if directive is None:
@@ -70,7 +71,7 @@ def _idles(machines: MachineSet, vm: Vm) -> bool:
 
 
 def is_later(machines: MachineSet, vm: Vm) -> bool:
-    """Whether a later holder of the set has ordered the VM, or what it does."""
+    """Whether a later holder of the set has ordered the VM or its directive."""
     tenure = vm.directive.tenure if vm.directive else 1
     return tenure > machines.tenure or vm.vm_generation > machines.vm_generation
 

@@ -1,4 +1,6 @@
-"""What the machines of a group mean for its VMs: live migration, compact placement, boot disk."""
+"""Properties of VMs that follow from their machine types: live migration, compact placement, boot
+disk.
+"""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def vm_steps(
 
 
 class _Insert(NamedTuple):
-    """What VMs have in common that one bulk insert creates."""
+    """The properties that all VMs of one bulk insert share."""
 
     task_type: TaskType
     vm_generation: int
@@ -226,7 +226,9 @@ def _idle_vms(job: Job, replicas: tuple[Replica, ...]) -> frozenset[str]:
 
 
 def _is_required(job: Job, replica: Replica) -> bool:
-    """Whether the round needs the replica: it does not go without it, and nor may the job."""
+    """Whether the VM is required: the job may not run without the replica, and the round does not
+    go without it.
+    """
     if replica.replica_id in job.round.without:
         return False
     return is_required(job.plan, replica.replica_id)
@@ -270,7 +272,8 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
 def _extension(desired: Directive, vm: Vm) -> Step | None:
     """Return the step that lets the VM run for longer; None: it may, or belongs to a newer state.
 
-    Otherwise its directive stays: it may ask to save where the desired one no longer does.
+    Only the time changes, and not the directive: it may still ask to save when the desired one no
+    longer does.
     """
     found = vm.directive
     is_current = found is not None and found.execution == desired.execution

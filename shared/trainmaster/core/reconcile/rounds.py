@@ -1,4 +1,4 @@
-"""Rounds: whether a held round may begin, and whether one runs that must not, or that can grow.
+"""Rounds: whether a held round may begin, whether a running one must end, and whether it can grow.
 
 A round is one common run of the members of a synchronous job. After one of them has ended, the next
 round is held: the members wait until all of them are ready. An elastic job goes on without members
@@ -35,7 +35,7 @@ from trainmaster.core.reconcile.steps import (
     ReportSaveOver,
     Step,
 )
-from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, SAVE_AGAIN_MIN
+from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, SAVE_AGAIN_MIN
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -52,8 +52,9 @@ def missing_members(state: State) -> tuple[Step, ...]:
 def growth(
     state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime
 ) -> tuple[Step, ...]:
-    """Return the report of members that can join the next round, unless others may follow within
-    moments; or that the round must end for them, although no program has stopped.
+    """Return the report that members can join the next round, unless others may follow within
+    moments; or the report that the round must end for them, because no program has stopped after
+    the request to save.
 
     `state` holds the whole attempt; `steps` are those planned.
     """
@@ -74,7 +75,7 @@ def growth(
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
         return ()
     others = [vm for vm in vms if vm.replica_id in round_.without and vm.replica_id not in ids]
-    boots = any(vm.created_at and now - vm.created_at < MISSING_VM_MAX for vm in others)
+    boots = any(vm.created_at and now - vm.created_at < BOOT_MAX for vm in others)
     return () if boots else (ReportGrowth(),)
 
 
@@ -126,7 +127,7 @@ def _may_begin_without(
         return False
     waited = now - round_.ordered_at if round_.ordered_at else timedelta()
     is_refused_for_long = is_refused(state.job) and waited >= timedelta(seconds=elastic.after_s)
-    return is_refused_for_long or waited >= MISSING_VM_MAX
+    return is_refused_for_long or waited >= BOOT_MAX
 
 
 def _boots(state: State, vm: Vm, now: datetime) -> bool:
@@ -134,12 +135,12 @@ def _boots(state: State, vm: Vm, now: datetime) -> bool:
     replica = state.find(state.job.attempt, vm.replica_id)
     is_next = replica is not None and vm.vm_generation == replica.vm_generation
     is_up = vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
-    is_young = vm.created_at is not None and now - vm.created_at < MISSING_VM_MAX
+    is_young = vm.created_at is not None and now - vm.created_at < BOOT_MAX
     return is_next and is_up and is_young
 
 
 def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
-    """Whether the step only concerns VMs that missing members get, on which nothing has run."""
+    """Whether the step only concerns new VMs of missing members. Nothing has run on them."""
     if isinstance(step, Create):
         return missing.issuperset(step.replica_ids)
     if not isinstance(step, Await | Direct) or step.vm.replica_id not in missing:

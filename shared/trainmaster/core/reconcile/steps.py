@@ -2,8 +2,8 @@
 
 `trainmaster.flows.provisioning.reconciliation` executes them.
 
-A round is one common run of the members of a synchronous job; it is held until all of them are
-ready, and an elastic job's may go without some, which join the next one.
+A round is one common run of the members of a synchronous job. It is held until all of them are
+ready. In an elastic job, a round may begin without some members, which join the next one.
 
 Each step may be repeated, executed late, or executed by two deliveries at once.
 """
@@ -117,7 +117,7 @@ class ReportMissingMember:
 
 @dataclass(frozen=True, slots=True)
 class ReportGrowth:
-    """Record that members can join which the running round goes without."""
+    """Record that members that the running round goes without can join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,14 @@ Step = (
 class Readiness(Enum):
     """How far the members of a held round are."""
 
-    NOT_HELD = auto()  # no round is held
-    AWAITED = auto()  # agents have not reported
-    REPORTED = auto()  # all have reported, but some members have no VM: a verdict may end the job
-    READY = (
-        auto()
-    )  # all members are ready, and no VM that was given up may still run: the round may begin
+    NOT_HELD = auto()
+    """No round is held."""
+    AWAITED = auto()
+    """Some agents have not reported."""
+    REPORTED = auto()
+    """All have reported, but some members have no VM: a verdict may end the job."""
+    READY = auto()
+    """All members are ready, and no VM that was given up can still run: the round may begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,9 @@ def one_per_round(
 
 
 def _is_later_readiness(entry: LedgerEntry) -> bool:
-    """Whether the entry only says that a member, which has been ready before, is ready again."""
+    """Whether the entry is only the report that a member, which has been ready before, is ready
+    again.
+    """
     action = entry.decision.action
     if not isinstance(action, MarkReady | MarkHostReady):
         return False

@@ -53,7 +53,7 @@ class Goodput:
     attempts: tuple[AttemptTime, ...]
     unsplit_s: float = 0.0
     """Machine-seconds of phases that contain both the search for a VM and its setup, because the
-    agent has not reported when it started, and does so once it is ready. They are not in `paid_s`.
+    agent has not yet reported when it started. They are not in `paid_s`.
     """
 
     @property
@@ -135,9 +135,13 @@ def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
     previous: dict[ReplicaId, Span] = {}
     for span in spans:
         last = previous.get(span.replica_id)
-        if last is not None and span.phase is Phase.RUNNING:
-            is_search = last.phase in (*PARTLY_PAID, Phase.REPLACING)
-            if is_search and last.end != last.start:
-                yield last
+        # Without a report of the agent's start, the program runs right after the search.
+        is_setup_missing = (
+            span.phase is Phase.RUNNING
+            and last is not None
+            and last.phase in (*PARTLY_PAID, Phase.REPLACING)
+        )
+        if last is not None and is_setup_missing and last.end != last.start:
+            yield last
         previous[span.replica_id] = span
     yield from (span for span in previous.values() if span.phase in PARTLY_PAID)

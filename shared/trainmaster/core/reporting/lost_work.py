@@ -117,8 +117,8 @@ class LostWork:
 
 
 def checkpoints_of(names: Iterable[str]) -> set[str]:
-    """Return the objects that may belong to a checkpoint; where a library marks complete saves,
-    only the markers.
+    """Return the objects that may belong to a checkpoint. Where a library marks complete saves,
+    return only the markers.
     """
     names = set(names)
     # TensorFlow's PREFIX.index marks a save only beside its shards, PREFIX.data-00000-of-00001.

@@ -90,8 +90,8 @@ def _kept_until(job: Job, machines: MachineSet | None) -> tuple[str, ...]:
 
 
 def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
-    """Return what kept Google from changing VMs in the hour before the last entry, if nothing else
-    followed.
+    """Return the problems for which Google changed no VMs in the hour before the last entry, if
+    nothing else followed.
     """
     latest = list(
         takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries))
@@ -138,7 +138,7 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 
 
 def _when_requested(replica: Replica) -> str:
-    """Return when the next VM of a replica is requested that waits alone for it."""
+    """Return when the next VM of a replica that waits alone for it is requested."""
     if not replica.awaits_vm or replica.next_at is None:
         return ""
     return f", which is requested at {replica.next_at:%H:%M:%S}, or within a minute after"

@@ -3,11 +3,11 @@ them.
 
 A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of
 accelerator by Compute Engine's or Cloud TPU's name; `usd_per_hour` is the most that a job's
-machines cost at list prices. `run_hours` limits the longest run time of each job instead,
-`maxRunningTime`. Only jobs that need a limited resource ever wait. Among those that need the same
-resource, the higher priority goes first, then the older job. No job overtakes another, so that
-small jobs do not starve a large one. Source: `scheduling.priority` of AI Platform Training (the
-service): larger first, among jobs that request the same accelerator.
+machines cost at list prices. `run_hours` is not shared: it limits the `maxRunningTime` of each job.
+Only jobs that need a limited resource ever wait. Among those that need the same resource, the
+higher priority goes first, then the older job. No job overtakes another, so that small jobs do not
+starve a large one. Source: `scheduling.priority` of AI Platform Training (the service): larger
+first, among jobs that request the same accelerator.
 
 A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are
 one team with the weight 1. With weights, the next job is that of the team that uses the smallest
@@ -51,7 +51,8 @@ RESOURCES: Final = (
     *GPU_TYPES,
     *(generation.prefix for generation in GENERATIONS.values()),
 )
-"""What a limit can be on: a type of accelerator that is not known here cannot be requested either.
+"""Resources that a limit can name. A type of accelerator that is not known here cannot be requested
+either.
 """
 HOUR_S: Final = 3600
 TEAM: Final = "team"
@@ -85,7 +86,7 @@ class Wait:
 class AdmissionQueue:
     """The jobs that an admission pass could not admit.
 
-    It is stored, so that nobody else reads all jobs for it.
+    It is stored, so that no other request has to read all jobs for it.
     """
 
     read_at: datetime = NEVER
@@ -100,7 +101,7 @@ class AdmissionQueue:
     """Whether more jobs wait than can be stored."""
 
     def has_seen(self, job: Job) -> bool:
-        """Whether the pass decided that this queued job waits: later passes decide about it."""
+        """Whether the pass has decided about this queued job, so that it waits for a later pass."""
         is_left_out = self.is_cut and job.created_at < self.read_at
         return job.job_id in self.waits or is_left_out
 

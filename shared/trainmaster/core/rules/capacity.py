@@ -1,6 +1,6 @@
 """Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
 
-The gang are the VMs of a job that are requested together, in one zone. Each request is a placement
+The gang is the VMs of a job that are requested together, in one zone. Each request is a placement
 round, and each one that fails is a capacity error.
 
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets
@@ -151,8 +151,9 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
 
 
 def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
-    """Ask again. Only a job of which nothing may run yet is given up, after `REFUSED_MAX`; at once
-    if the request itself is wrong, and the job has no other.
+    """Request the VMs again, or end the job. A job ends only while none of its programs can have
+    run: at once if the request itself is wrong and the job has no alternative, else after
+    `REFUSED_MAX`.
 
     If something runs, Google accepted the same request before, so the cause will end.
     """
@@ -170,7 +171,7 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     repair = "" if is_failure else ", which an operator can repair"
     verb = "fails to create" if is_failure else "refuses"
     text = f"Google {verb} {event.requested} ({error}){repair}{limit}: trying again"
-    # Google may refuse one alternative and accept another, as long as nothing holds the job here.
+    # Google may refuse one alternative and accept another. VMs that exist hold the job here.
     may_move = is_whole_gang_requested(state) and not event.required_present
     tries_alternatives = bool(job.plan.where.options) and may_move
     turn = next_turn(state, event, now) if tries_alternatives else stay(job)

@@ -58,7 +58,8 @@ def search_began_at(state: State, now: datetime) -> datetime:
     """Return the first capacity error of the current search: the stored one if it belongs to this
     search, else now.
 
-    It is of an earlier search if a VM was ordered after it, unless the gang moved to another zone.
+    The stored error belongs to an earlier search if a VM was ordered after it, unless the gang
+    moved to another zone.
     """
     since = state.job.placement.since
     ordered_at = min(provisioning_since(state), default=None)

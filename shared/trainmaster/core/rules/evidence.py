@@ -61,7 +61,7 @@ _OF_MACHINE: Final = (
 
 
 class Rank(IntEnum):
-    """What an end shows about its cause. The ranks are stored."""
+    """The kind of cause that an end shows. The ranks are stored."""
 
     MACHINE = 0
     OWN = 1
@@ -144,9 +144,9 @@ def rank_of(end: End) -> Rank:
 def end_in(event: Event, round_: str | None = None) -> End | None:
     """Return the end that the event reports; None: it reports none, or an exit 0.
 
-    A vm-ready reports how the program that ran before on its VM ended. So does the exit of an
-    incarnation that could not be started, unless a fault of the machine explains both ends: it is
-    returned if it is of `round_`.
+    An event may contain the end of an earlier program on the same VM. A vm-ready does: that end is
+    returned. So does the exit of an incarnation that could not be started. Of its two ends, the
+    earlier one is returned if it belongs to `round_`, unless a fault of the machine explains both.
     """
     end = event.ended if isinstance(event, VmReady) else event
     if isinstance(end, ReplicaExited) and end.cause is not ExitCause.UNFIT and end.ended:
@@ -194,7 +194,7 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 
 def _end_of_round_before(state: State, event: Event) -> End | None:
     """Return how the round before the held one ended on a VM that cannot be set up for the held
-    one; None: it has reported that before, or does not tell.
+    one; None: it has reported that before, or does not report it.
     """
     job = state.job
     if not isinstance(event, ReplicaExited) or not job.round.is_held:
@@ -243,7 +243,8 @@ def round_key(attempt: int, number: int) -> str:
 def hold_key(attempt: int, number: int) -> str:
     """Return the name of the time in which this round was held.
 
-    Losses in it are evidence about nothing, unless they were stored after the round had begun:
-    commits of losses do not compare the job's version.
+    A loss in that time says nothing about a round that ended. It counts only if it was stored after
+    the round had begun, which can happen because commits of losses do not compare the job's
+    version.
     """
     return f"{round_key(attempt, number)}-held"

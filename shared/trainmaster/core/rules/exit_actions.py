@@ -24,8 +24,8 @@ def restart_action(
 ) -> Action:
     """Return the restart of the replica, or of the round.
 
-    `following`: for a failure of the program; None: it did not fail. `bug`: the signature that the
-    next exit must repeat to prove a bug.
+    `following`: the effect of the decision, if the program failed; None: it did not fail. `bug`:
+    the signature that the next exit must repeat to prove a bug.
     """
     key = case.replica.key
     event = case.event

@@ -38,7 +38,9 @@ class Case:
 
     state: State
     replica: Replica
-    """The one that is charged: in a verdict, perhaps a member that the one that exited has lost."""
+    """The replica that is charged. In a verdict, it may be a member that hung, and not the one that
+    exited.
+    """
     event: ReplicaExited
     now: datetime
     is_verdict: bool = False
@@ -65,7 +67,7 @@ class Case:
 
     @property
     def record(self) -> Round | Replica:
-        """What counts the failures: the round for all members, or the replica."""
+        """The record that counts the failures: the round for all members, or the replica."""
         return self.job.round if self.is_verdict else self.replica
 
     @property
@@ -123,9 +125,9 @@ class Case:
 
     @property
     def failures_left(self) -> int | None:
-        """After how many more failures of this replica the job is FAILED at most, if this failure
-        is charged as a restart; None: the budgets do not say, as in a gang, whose members have one
-        each, or for a replica that the job may run without.
+        """Largest number of further failures of this replica until the job is FAILED, if this
+        failure is charged as a restart. None: unknown, because each of several members has a
+        budget, the job may run without the replica, or charged restarts expire.
         """
         has_peers = len(channel_members(self.job.plan)) > 1
         ends_job = is_required(self.job.plan, self.replica.replica_id)
@@ -143,7 +145,7 @@ class Case:
 
     @property
     def is_peer_loss_at_service(self) -> bool:
-        """Whether the preset `service` calls an exit permanent that reports a lost peer."""
+        """Whether the exit reports a lost peer, and is permanent only by the preset `service`."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
         return is_service and self.meaning is not None and is_peer_loss(self.meaning)
 
@@ -156,7 +158,9 @@ class Case:
 
     @property
     def bug(self) -> str | None:
-        """What a repetition of this exit would have in common with it; None: it proves no bug."""
+        """The text that a repetition of this exit would have in common with it; None: a repetition
+        would prove no bug.
+        """
         if self.is_stall:
             return hang_signature(self.ends or (self.event,))
         had_left = bool(self.ranks_that_left) or (
@@ -187,7 +191,7 @@ class Case:
 
     @property
     def place(self) -> Place:
-        """What there is around the program that exited."""
+        """The surroundings of the program that exited."""
         plan = self.job.placed.plan
         group = plan.group(self.event.subject.replica_id.task_type)
         has_accelerators = group.accelerator is not None or group.tpu is not None

@@ -4,8 +4,8 @@ In a synchronous job, a member that hangs makes the others hang or fail, so the 
 is often not that of the member at fault. There are two cases.
 
 Agents found the hang (`find_stalled_member`). If exactly one member hung at a place where no other
-one did, it is charged. Otherwise nobody knows who it was, and the first one in the order of the
-plan is charged, always the same, so that its restarts limit the hangs of the job.
+one did, it is charged. Otherwise the member is unknown, and the first one in the order of the plan
+is charged, always the same, so that its restarts limit the hangs of the job.
 
 Peers show the hang (`find_hung_member`). A program that hangs reports no end. Its peers wait for
 it, give up and fail, and the first of them would be charged for a failure that it only suffered. If
@@ -90,8 +90,8 @@ def members_that_left(state: State, first: ReplicaExited, ends: Sequence[End]) -
 def were_left(state: State, first: ReplicaExited, ends: Sequence[End]) -> bool:
     """Whether the members that failed had lost only peers that had exited 0, or whose ranks had.
 
-    A further member may have waited for them as well, until it was stopped. A member that has
-    reported that cannot be the lost peer, unless it hung: it ran when the others failed.
+    A further member may have waited for these peers as well, until it was stopped. If it has
+    reported its stop, it ran when the others failed, so that it is no lost peer, unless it hung.
     """
     left = members_that_left(state, first, ends)
     others = [

@@ -6,7 +6,7 @@ released. Jobs of one owner save the minutes of creating and setting up VMs.
     job with keepMachines starts ── a kept set fits ──► takes it
                                  └─ none does ──► requests VMs, and says why
 
-A machine set are the VMs that one job created. They have the name of that job, whichever job holds
+A machine set is the VMs that one job created. They have the name of that job, whichever job holds
 them.
 """
 
@@ -23,7 +23,7 @@ from trainmaster.core.actions import (
     ReleaseMachines,
     SucceedJob,
 )
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     ExitCause,
     MachinesLost,
@@ -57,7 +57,7 @@ SHOWN_MAX: Final = 3
 def keeps_machines(job: Job, decision: Decision) -> bool:
     """Whether the machines of the job are kept after it has ended by this decision.
 
-    Nobody but another trial may take the machines of an unknown owner.
+    If the owner of a job is unknown, only another trial of its tuning job may take its machines.
     """
     if not job.plan.keep_s or not may_share(job):
         return False
@@ -78,7 +78,7 @@ def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decis
     if machines is None or not state.keeps_machines:
         return stale(Reason.NOTHING_TO_DO, "The job keeps no machines.")
     if event.cause is ReleaseCause.DEADLINE and now < machines.until:
-        return not_yet("The machines are kept for longer.")
+        return provisional("The machines are kept for longer.")
     text = f"{_release_words(event)}: the kept machines are deleted."
     return Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines())
 

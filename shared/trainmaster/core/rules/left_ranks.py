@@ -1,8 +1,9 @@
 """Ranks of one machine that ended before the others: a rank waits for them, and fails.
 
 torchrun ends the ranks that still run when one has failed, and says so, one line for each. Then it
-lists all that failed, also those that it ended. The ranks that it does not name had exited 0. It
-does not say how many there were: the command does, or else it has no other failure to list.
+lists all that failed, also those that it ended. The ranks that it does not name had exited 0. Their
+number is in the command, and not in this output. If torchrun lists no other failure, all other
+ranks had exited 0.
 
     RuntimeError: [...gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:31904
     ... Sending process 32510 closing signal SIGTERM
@@ -37,7 +38,9 @@ _RANKS_OPTIONS: Final = {
     "accelerate": re.compile(r"--num[-_]processes(?:=(.+))?"),
 }
 _RANKS_VARIABLE: Final = "PET_NPROC_PER_NODE"
-"""Read by torchrun. The agent sets it to the number of GPUs, or 1, if the job does not."""
+"""A variable that torchrun reads. The agent sets it to the number of GPUs, or 1, if the job does
+not.
+"""
 _OTHER_PROGRAM: Final = frozenset(("--no-python", "--no_python"))
 _VISIBLE_GPUS: Final = "CUDA_VISIBLE_DEVICES"
 
@@ -71,7 +74,7 @@ def _launch(command: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """Return the launcher that these words call, and its own options; None: they call none.
 
     The options of the program behind them may have the same names, so it is the end of the search.
-    A program that is not Python's, behind `--no-python`, cannot be told from a value.
+    Behind `--no-python`, a program that is not Python's looks like the value of an option.
     """
     if not _OTHER_PROGRAM.isdisjoint(command):
         return None, ()

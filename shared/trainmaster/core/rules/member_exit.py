@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import SaveRound, StopRound
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     ExitCause,
     MemberMissing,
@@ -55,8 +55,9 @@ def judge_member_exit(
 ) -> Decision:
     """Decide about an exit of the current round.
 
-    No peer can cause an unfit machine, a failed set-up or a failed installation, so these decide at
-    once.
+    Most exits only stop the round: whose failure it was is decided when all members have stopped
+    (the verdict). An unfit machine, a failed set-up and a failed installation decide at once,
+    because no peer can cause them.
     """
     case = Case(state, replica, event, now)
     number = state.job.round.number
@@ -67,10 +68,12 @@ def judge_member_exit(
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once
-    if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
+    if held and event.cause is ExitCause.INSTALL:
+        # The exit policy restarts after a failed installation: the rule table decides, and counts
+        # it as a failure of the round.
         return first_match(replace(case, is_verdict=True))
     if held:
-        return stale(Reason.ROUND_ENDED, "The round has not begun.")
+        return provisional("The round has not begun.")
     no_failure = judge_exit_zero(case) or judge_vm_stopping(case)
     if no_failure is not None:
         return no_failure
@@ -102,11 +105,12 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     if job.plan.saving.on_notice is not SaveOnNotice.GANG or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     if is_held(job, replica.replica_id):
-        return stale(Reason.ROUND_ENDED, "The round has not begun.")
+        return provisional("The round has not begun.")
     saving = round_.saving
     is_known = saving is not None and event.number <= saving.number
     is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
-    # The agents have seen a request of this number long ago, so they ignored this one.
+    # The agents answer a request of each number once. They saw this number long ago, so that none
+    # of them has answered now.
     must_ask_all = is_known and not is_recent
     silent = tuple(
         member
@@ -159,7 +163,7 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     has_other_request = event.number != round_.next_save
     is_saving = saving is not None and now - saving.at < SAVE_AGAIN_MIN
     if not runs or has_other_request or round_.ends_job or is_saving or not joining:
-        return not_yet("The round has ended, its members save, or none can join.")
+        return provisional("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
     until = now + SAVE_MAX
     text = (
@@ -183,7 +187,7 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
     if has_ended or primary is None or saving is None or saving.number != event.number:
         return stale(Reason.NOTHING_TO_DO, "The round has ended, or another request followed.")
     if saving.why is not SaveCause.GROWTH or now < saving.until:
-        return not_yet("The time of the request is not over.")
+        return provisional("The time of the request is not over.")
     signal = job.plan.saving.signal
     text = (
         f"Round {event.round} ended: its programs did not stop within"
@@ -195,8 +199,11 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
-    """End the job if its primary exited 0 in any round and on any VM of this attempt, or of the one
-    before, unless it has run in this one; None: it did not.
+    """End the job if the event is a success of its primary; None: it is not.
+
+    The primary is the replica whose exit 0 is the job's success. It counts in any round and on any
+    VM of the current attempt. In the attempt before, it counts unless the primary has run again
+    since.
     """
     job = state.job
     subject = event.subject

@@ -5,7 +5,7 @@ capacity.
     advice of Google ────┘                            ──► then unlikely ones by chance
                                                       left out: those that failed a moment ago
 
-An outcome says less the older it is: the chance returns to 0.5, half of the way in
+An outcome counts less the older it is: the chance returns to 0.5, half of the way in
 `CAPACITY_HALF_LIFE`. Advice counts more than an outcome, except for a recent stockout
 (`ADVICE_DOUBTED`). No candidate is dropped because it is unlikely.
 """

@@ -1,23 +1,25 @@
 """Repetition: whether two exits in a row prove a fault that no restart repairs (rule 8).
 
 What an error means is looked up in `trainmaster.program_errors`. A bug, a lasting setting and a
-lack of memory return at the next start; so does an error that the table does not know. What a
-service, a network, a device or a peer reports is left to the budgets. So is a program that trained
-for a while: it may have saved a checkpoint, which the control plane cannot see. A crash at the same
-place returns, too, unless something outside the program may crash it.
+lack of memory return at the next start; so does an error that the table does not know. Errors of a
+service, a network, a device or a peer prove nothing: only the budgets limit their restarts. The
+same holds for a program that trained for a while: it may have saved a checkpoint, which the control
+plane cannot see. A crash at the same place returns, too, unless something outside the program may
+crash it.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+from datetime import timedelta
 from typing import Final
 
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
 from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.evidence import names_abort
-from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.program_errors.last_words import telling_lines
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
@@ -28,8 +30,9 @@ _TIMES: Final = re.compile(
     r"|^[IWEF]\d{4}\b|\bpid[ =:]*\d+",
     re.IGNORECASE,
 )
-"""What differs between two starts of a program that does the same: addresses, dates, times of
-day, the month and day of glog, and process ids."""
+"""Text that differs between two starts of a program that does the same: addresses, dates, times of
+day, the month and day of glog, and process ids.
+"""
 _SAYS_FAILED: Final = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|abort(?:ed|ing)?|panic|exception|invalid|illegal"
     r"|cannot|can't|could not|couldn't|unable|missing|no such|not found|unknown|unrecognized"
@@ -57,14 +60,16 @@ def is_quick_failure(event: ReplicaExited) -> bool:
 
     Unknown times are not quick.
     """
-    return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
+    if event.succeeded or event.ran_s is None:
+        return False
+    return timedelta(seconds=event.ran_s) < USEFUL_LIFE_MIN
 
 
 def bug_signature(event: ReplicaExited, place: Place) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition
     would prove no bug.
 
-    `place`: what there is around the program that exited.
+    `place`: the surroundings of the program that exited.
     """
     if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS:
         return None

@@ -64,8 +64,8 @@ def first_turn(job: Job, outlook: Sequence[Prospect], now: datetime) -> Turn:
 
 
 def after_losses(job: Job, now: datetime) -> Turn:
-    """Return the request after VMs that were lost soon: elsewhere, with what is left of
-    the pass.
+    """Return the request that follows the loss of wasted VMs: for the next candidate of the pass,
+    in another place.
     """
     others = tuple(number for number in _following(job) if number != job.placement.zone_index)
     left = job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,)
@@ -125,8 +125,8 @@ def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
 
 
 def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | None:
-    """Return the request with which the VMs that exist may stay: of this pass, in the same zone,
-    bought otherwise.
+    """Return the next request of this pass with which the VMs that exist may stay, because only the
+    way of buying differs; None: there is none.
     """
     job = state.job
     left = _remaining(state, event, now) if job.plan.where.options else ()
@@ -200,7 +200,7 @@ def _eligible(
 ) -> tuple[int, ...]:
     """Return the candidates whose alternative may be requested in a search that began at `since`.
 
-    Each job has some that may at any time.
+    Each job has some without such a time.
     """
     plan = job.plan
     if not plan.where.options:

@@ -1,4 +1,4 @@
-"""What makes a success look like none (rule 2): the notes beside the state SUCCEEDED.
+"""Reasons to doubt a success (rule 2): the notes that a job in the state SUCCEEDED has.
 
 The exit status 0 of the primary alone decides about the state. The notes are for people: each one
 is a fact that the agent of the primary reported with the exit, or that is stored.

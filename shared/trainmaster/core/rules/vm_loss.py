@@ -51,7 +51,7 @@ GIVEN_UP: Final = (
     Reason.SETUP_FAILED,
     Reason.VM_RESTARTED,
 )
-"""Reasons for which Trainmaster gives up a VM that nobody took away."""
+"""Reasons for which Trainmaster gives up a VM that still exists."""
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
@@ -72,7 +72,7 @@ class VmEnd:
     """How a VM ended, or why it is given up."""
 
     cause: str
-    """What happened, as the begin of a sentence."""
+    """What happened, as the beginning of a sentence."""
     reason: Reason
     at: datetime
     measurement: Measurement | None = None
@@ -142,10 +142,12 @@ def _reruns_job(job: Job, replica: Replica, reason: Reason) -> bool:
 
 
 def _next_at(job: Job, pause: timedelta, now: datetime, *, holds_gang: bool) -> datetime | None:
-    """Return when the VM is requested; None: at once, or after a pause of the gang that has begun
-    and is as good. Gangs lose many VMs at once, and each pause writes the job.
+    """Return when the VM is requested; None: at once, or when a pause of the gang that has begun
+    ends.
 
-    `holds_gang`: whether no VM of the job is requested before; False: only this one is not.
+    `holds_gang`: whether no VM of the job is requested before then; False: only this VM is not. A
+    gang loses many VMs at once, and each pause writes the job, so that a pause of about the same
+    length is not begun again.
     """
     if not pause:
         return None
@@ -232,7 +234,7 @@ def _lower_first(cause: str) -> str:
 
 
 def describe_loss(event: VmLost) -> str:
-    """Return what happened to the VM, as the begin of a sentence."""
+    """Return what happened to the VM, as the beginning of a sentence."""
     what_happened = {
         LossCause.MAINTENANCE: "goes into host maintenance",
         LossCause.PREEMPTION: "was preempted",

@@ -67,7 +67,7 @@ def is_short_life(since: datetime | None, at: datetime) -> bool:
 def count_wasted(replica: Replica, reason: Reason, at: datetime) -> int:
     """Return `Replica.wasted` after the end of the current VM at this time; 0: it was not wasted.
 
-    A set-up may fail on any VM, and a reboot is judged by the life of the program: both count
+    A set-up may fail on any VM, and a reboot is judged by how long the program ran: both count
     whatever the age of the VM.
     """
     is_always_wasted = reason in (Reason.SETUP_FAILED, Reason.VM_RESTARTED)

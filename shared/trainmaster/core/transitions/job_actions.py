@@ -1,8 +1,11 @@
 """How the actions on a job as a whole change the stored state.
 
-A rule has decided what to do (`core.rules`); an action says so, and a function here returns the
+An action is the result of a rule (`core.rules`). For each action, a function here returns the
 documents that it changes, and the effects that follow their commit: `PROVISION` requests that the
 VMs be made equal to the new state. All functions are pure.
+
+A round is one common start of the replicas of a synchronous job; it is held until all of them are
+ready. The gang is all VMs of the job, which are in one zone.
 """
 
 from __future__ import annotations
@@ -170,8 +173,8 @@ def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
 
 
 def _noted(job: Job, action: NoteCost | NoteEmptyZones | SetLabels) -> Change:
-    """Write the labels, which zones are empty, or what the job has cost and when that is computed
-    next.
+    """Write one note to the job: its labels, that the zones before the current one are empty, or
+    its cost with the time of the next computation.
     """
     version = job.version + 1
     if isinstance(action, NoteEmptyZones):
@@ -269,6 +272,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         round=_first_round(job, action, now),
         version=job.version + 1,
     )
+    # Their versions make the commit fail if an event has changed one of them meanwhile.
     previous = tuple(with_next_version(replica) for replica in state.replicas)
     moved_to = (
         None
@@ -334,8 +338,8 @@ def _next_attempt(
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
     """Return the replicas that change: the one whose machine was wasted, if one was.
 
-    A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
-    a role, and a late insert in the zone that is given up creates outdated VMs.
+    A move to another zone changes no replica. It raises the floor of VM generations instead: VMs of
+    a lower generation are outdated, also those that a late insert creates in the zone before.
     """
     if action.replacement is None:
         return ()

@@ -1,9 +1,9 @@
 """How the document of a machine set changes: when its holder ends, when a next job takes it, when
 VMs of it are lost, and when it is released.
 
-A machine set are VMs that one job after another uses (`core.model.machine_set`). The holder is the
-job that has them now, and the tenure the number of that job among all holders. The VMs fit a job if
-they are as it would request them. The fuse is the time at which Compute Engine deletes them.
+A machine set is VMs that one job after another uses (`core.model.machine_set`). The holder is the
+job that has them now, and the tenure is the number of that job among all holders. The VMs fit a job
+if it would request the same. The fuse is the time at which Compute Engine deletes them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from trainmaster.core.model.task_group import TaskGroup
 def ended_set(state: State, ended: Job, now: datetime, *, keeps: bool) -> MachineSet | None:
     """Return the machine set after its holder has ended.
 
-    None: nobody but this job has ever held it, and nothing is kept. `state` holds the whole attempt
-    if `keeps`.
+    None: no other job has ever held it, and nothing is kept. `state` holds the whole attempt if
+    `keeps`.
     """
     held = ended.machines
     before = state.machine_set
@@ -86,7 +86,7 @@ def _kept_groups(groups: Sequence[TaskGroup], vms: Sequence[KeptVm]) -> tuple[Ta
 
 
 def released_set(machines: MachineSet, now: datetime) -> MachineSet:
-    """Return the set that nobody may take any more."""
+    """Return the set after its release: no job may take it any more."""
     return replace(
         machines,
         state=SetState.RELEASED,
@@ -99,7 +99,7 @@ def released_set(machines: MachineSet, now: datetime) -> MachineSet:
 def set_after_loss(machines: MachineSet, lost: Container[str], now: datetime) -> MachineSet:
     """Return the set without the VMs of these instance ids; released if it has no others.
 
-    Nobody pays for them from now on, and they count in no limit.
+    No job pays for them from now on, and they count in no limit.
     """
     left = tuple(vm for vm in machines.vms if vm.instance_id not in lost)
     if not left:
@@ -132,7 +132,7 @@ def taken_set(taken: Taken, job: Job, now: datetime) -> MachineSet:
 def _with_period(
     machines: MachineSet, vms: tuple[KeptVm, ...], now: datetime
 ) -> tuple[KeptPeriod, ...]:
-    """Return the times in which VMs were kept, with that of these VMs, which ends now."""
+    """Return the periods in which VMs were kept, with the period of these VMs, which ends now."""
     if not machines.is_kept:
         return machines.kept_periods
     ended_at = max(now, machines.ended_at)

@@ -169,7 +169,7 @@ def _order_incarnation(
 ) -> Replica:
     """Return the replica with its next incarnation ordered.
 
-    The incarnation of a member follows its reports.
+    For a member, the incarnation is unchanged: its next report sets it to the number of the round.
     """
     incarnation = replica.incarnation
     if not is_member(job.plan, replica.replica_id):

@@ -47,8 +47,8 @@ def change_round(state: State, action: StopRound | SaveRound | BeginRound, now: 
 def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     """End the running round and hold the next one; with `replacement`, one member gets another VM.
 
-    Other members are not written, however many there are: what their documents say about the round
-    that ended is read in the light of the job's document (`core.model.members`).
+    Other members are not written, however many there are: `core.model.members` reads their
+    documents together with the job's, which shows that their round has ended.
     """
     if action.number != state.job.round.number:
         raise IllegalTransitionError(
@@ -77,7 +77,8 @@ def round_after_loss(job: Job, replica: Replica, now: datetime) -> Round:
 def _next_held_round(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
     """Return the held round that follows the current one.
 
-    An elastic job goes on without the same members, unless too few are left with this loss.
+    An elastic job goes on without the members that it went without before, unless this loss leaves
+    too few.
     """
     ended = job.round
     is_enough = not is_vm_lost or may_go_without(job.plan, {*ended.without, stopped_by})

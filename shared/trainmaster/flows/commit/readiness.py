@@ -1,4 +1,4 @@
-"""What begins when the last replica has reported that it is ready: the job, or a round.
+"""The start of a job, or of a round, when its last replica has reported that it is ready.
 
 A job begins when every required replica of its attempt has been ready since its VMs were last moved
 to another zone. A synchronous job waits in a held round until every member is ready for it.

@@ -95,13 +95,13 @@ class Recorded:
     """The ledger entry of an event."""
 
     entry: LedgerEntry
-    """Not stored if its decision is provisional."""
+    """The entry; it is not stored if its decision is provisional."""
     is_new: bool
     """False if the event had been judged before."""
     job: Job | None = None
     """The job as it was when the event was judged; None: the job did not exist."""
     loaded: Loaded | None = None
-    """What was read, with the change of a new entry; its tokens are those that were read."""
+    """The state that was read, with the change of a new entry; its tokens are those of the read."""
 
 
 def record(
@@ -116,7 +116,7 @@ def record(
     With an `admission_token`, the commit succeeds only if no other admission was committed since
     the token was read. `loaded` is what the event reads, if it was read a moment ago; the first try
     uses it instead of reading it again. With `taken`, a set of machines that an earlier job kept
-    and this one takes, the commit succeeds only if nobody has changed the set since it was read.
+    and this one takes, the commit succeeds only if the set is unchanged since it was read.
 
     Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept
     winning.

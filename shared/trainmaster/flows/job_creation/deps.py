@@ -1,4 +1,4 @@
-"""What the flows that create jobs use, besides the dependencies of every flow."""
+"""Dependencies of the flows that create jobs, in addition to those of every flow."""
 
 from __future__ import annotations
 

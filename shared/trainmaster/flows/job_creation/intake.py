@@ -3,8 +3,8 @@ trials.
 
     document ──► accept: form and fields ──► places, prices, packages, limits ──► record ──► job
 
-A submission may be delivered twice, and what it names may be gone by then. Checks that can fail so
-are left out if the job exists already.
+A submission may be delivered twice, and a package or another resource that it names may be deleted
+before the second delivery. Checks of such resources are left out if the job exists already.
 """
 
 from __future__ import annotations

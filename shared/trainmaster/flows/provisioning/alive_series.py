@@ -1,8 +1,8 @@
 """Reading the series `agent/alive`, to which each agent writes a point every 30 seconds.
 
 Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as
-they arrive. They end nothing: of several series with a VM's labels the latest point counts; of a
-slice the oldest, but then an old heartbeat is needed, too.
+they arrive. They cannot end a VM: of several series with a VM's labels, the latest point counts. Of
+a slice, the oldest point counts, but it is lost only with an old heartbeat as well.
 """
 
 from __future__ import annotations

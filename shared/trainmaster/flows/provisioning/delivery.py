@@ -135,10 +135,15 @@ class Delivery:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
 
+        `loaded`: the state that the last cycle has worked with. `pending`: the unconfirmed entries
+        that it contains; of later ones, only the verdict that the delivery has taken.
+
         While a round of a running job is held and waits for reports, the first entry stays pending:
         it names the request that begins the round, so a second such request costs one read.
-        All entries stay pending while machines are kept, whoever else confirms earlier ones now: so
-        the sweep finds the job when their time is over, even if none of their VMs is left.
+
+        While the job's machines are kept for another job, all entries stay pending. The sweep finds
+        jobs by their pending entries, and must find this one when the time of its machines is over,
+        even if none of their VMs is left.
         """
         store = self.deps.store
         job = loaded.state.job
@@ -157,7 +162,8 @@ class Delivery:
             # Their own requests may have met the lease.
             self._publish(ProvisionRequest(job.job_id, late[0]))
         if waiting and job.state is not JobState.QUEUED:
-            # The request of the last member to report may have met the lease, too.
+            # The request of the last member to report may have met the lease, too. If all of these
+            # members await VMs, none can have reported: another request would find the same state.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
             start_if_all_ready(
                 job, self.deps, next(iter(keys), None), may_go_without=is_some_vm_silent

@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Inserts:
-    """What a delivery knows about its inserts."""
+    """Facts about its inserts that a delivery keeps."""
 
     created: Counter[str] = field(default_factory=Counter)
     """Those that Compute Engine answered with "created", by request key."""
@@ -146,7 +146,7 @@ def record_empty_zones(job: Job, vms: Sequence[Vm], deps: Deps) -> bool:
     """Record that no VM is left in the zones in which programs of the job may run still, and return
     True. `vms` are all that a complete listing shows. False: some are left, or it is known.
 
-    A synchronous job needs no listing: the begin of a round proves the same.
+    A synchronous job needs no listing: the beginning of a round proves the same.
     """
     zones = {left.zone for left in job.placement.left if left.may_run}
     is_over = job.plan.is_synchronous or job.state.is_terminal

@@ -1,4 +1,4 @@
-"""What only the flow `provision` may use, in addition to the dependencies of every flow."""
+"""Dependencies of the flow `provision` alone, in addition to those of every flow."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.ports import AdmissionToken, LoadedSet, reached
 
 TRIES: Final = 3
-"""How often other kept machines are looked for after another job has taken those that fit."""
+"""How often other kept machines are searched after another job has taken the ones that fit."""
 
 REASONS_SHOWN: Final = 3
 """Kept sets of which a sentence says why they do not fit, at most."""
@@ -167,7 +167,7 @@ def drop_lost(machines: MachineSet, lost: tuple[str, ...], deps: Deps) -> None:
 def release_for_limits(live_jobs: Iterable[Job], limits: Limits, deps: Deps) -> None:
     """Release the oldest kept machines while they and all admitted jobs exceed a limit together.
 
-    Kept machines keep nobody waiting: jobs are admitted as if there were none.
+    Kept machines delay no job: jobs are admitted as if there were none.
     """
     kept = [loaded.machine_set for loaded in deps.store.kept_machines()]
     total = used_resources(live_jobs) + sum(map(_needs, kept), Counter())

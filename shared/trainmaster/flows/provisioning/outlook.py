@@ -1,5 +1,5 @@
-"""What all jobs know together about capacity: noted with each request for VMs, and read when a job
-begins a pass, which requests its VMs from one candidate after the other.
+"""Capacity as all jobs have found it: noted with each request for VMs, and read when a job begins a
+pass, which requests its VMs from one candidate after the other.
 
 A candidate is a zone of the job, or of one of the alternatives that its job file lists. Its
 prospect is the chance that the VMs can be created there, by the latest outcomes and by Google's

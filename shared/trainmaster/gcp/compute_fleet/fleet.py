@@ -258,6 +258,6 @@ def _label_filter(job_id: str) -> str:
 
 
 def _is_earlier(vm: Vm, create: Create) -> bool:
-    """Return whether the VM is on its way out, and is not one of those to create."""
+    """Return whether the VM is being stopped or deleted, and is not one of those to create."""
     is_ending = vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
     return is_ending or vm.vm_generation < create.vm_generation

@@ -1,4 +1,4 @@
-"""What a request of VMs says about how they are bought: one function for all price classes."""
+"""The fields of a request for VMs that set how they are bought, for all price classes."""
 
 from __future__ import annotations
 

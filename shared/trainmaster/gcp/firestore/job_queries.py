@@ -198,10 +198,12 @@ class JobQueries(Database):
                     replica = read(Replica, snapshot.to_dict())
                     if not is_below_floor(job, replica):
                         found[job.job_id].append(replica)
-                # A huge job may have used up the limit: the others are asked for again without it.
-                seen = {snapshot.get(FAILING) for snapshot in snapshots}
                 is_complete = len(snapshots) < FAILING_READ
-                unread = [] if is_complete else [key for key in unread if key not in seen]
+                if is_complete:
+                    break
+                # One huge job may have used up the limit: query again for the jobs without results.
+                seen = {snapshot.get(FAILING) for snapshot in snapshots}
+                unread = [key for key in unread if key not in seen]
         return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:

@@ -72,7 +72,7 @@ class Ledgers(Database):
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Return the losses of this round that were committed after the entry with `entry_key`.
 
-        Only losses count that were reported at most `COMMIT_MAX` before the entry; the first
+        Only losses that were reported at most `COMMIT_MAX` before the entry count; the first
         `LOSSES_READ` are read. What was committed after the entry is decided by Firestore's times
         of the commits, not by the times in the entries.
         """

@@ -36,7 +36,7 @@ A letter of a function has at most 1 MiB, and one that Pub/Sub moved has 10 MB.
 """
 PULL_S: Final = 5.0
 """If a pull returns nothing for this long, all messages have been pulled, as far as we can know: a
-response that takes longer cannot be told from none. At 16 Mbit/s, a response of 10 MB takes 5 s.
+response that takes longer looks like none. At 16 Mbit/s, a response of 10 MB takes 5 s.
 """
 MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
 """Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message.

@@ -79,6 +79,11 @@ class Endpoints:
     cloudfunctions: str = ""
     tpu: str = ""
 
+    @property
+    def is_local_stack(self) -> bool:
+        """Whether emulators stand for Google Cloud, as on a local stack."""
+        return bool(self.compute)
+
 
 GOOGLE: Final = Endpoints(*(f"https://{field.name}.googleapis.com" for field in fields(Endpoints)))
 
@@ -209,7 +214,7 @@ class Inspection:
         self._call("cloudresourcemanager", f"/v1/projects/{self.project}")
 
     def account(self) -> str | None:
-        """Return the e-mail address of the caller. None: the token does not say it."""
+        """Return the e-mail address of the caller. None: the token does not contain it."""
         return self._access.email(self._token)
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
@@ -361,7 +366,9 @@ class Inspection:
 
 
 def _disabled_api(message: str) -> str:
-    """Return the API that a sentence of Google's says is not enabled. Empty: it says so of none."""
+    """Return the API that is not enabled according to a message of Google's. Empty: it is about
+    another problem.
+    """
     if "has not been used in project" not in message and "is disabled" not in message:
         return ""
     found = _DISABLED_API.search(message)

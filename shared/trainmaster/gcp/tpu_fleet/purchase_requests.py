@@ -1,4 +1,5 @@
-"""What a request of a TPU slice says about how it is bought: of a node, and of a queued resource.
+"""The fields of a request for a TPU slice that set how it is bought, for a node and for a queued
+resource.
 
 A price class of the API v2alpha1, which no client library has, is added to the request as JSON.
 """

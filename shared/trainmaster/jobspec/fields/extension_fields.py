@@ -114,7 +114,8 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
     """Return the plan with how long its programs may be still: they print nothing, move no bytes
     and compute hardly anything.
 
-    Add a problem if `auto` is requested where nobody can tell that all programs are still.
+    Add a problem if `auto` is requested for a job whose agents cannot find out that all programs
+    are still.
     """
     can_watch = has_channel(plan) or (len(plan.replica_ids) == 1 and not plan.tpu_zones)
     if requested is StallMode.AUTO and not can_watch:

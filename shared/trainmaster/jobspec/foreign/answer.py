@@ -27,7 +27,7 @@ from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem
 from trainmaster.jobspec.reading.foreign_files import SKYPILOT, TITLES
 
 NAME_CHARS_MAX: Final = 100
-"""Characters of the task's name in the job id, which leaves room for the time."""
+"""Most characters of the task's name that the job id takes over; the time follows them."""
 _MACHINE: Final = "n1-standard-4"
 """Stands in place of a machine that does not exist."""
 

@@ -72,7 +72,7 @@ class Node:
     regions: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     spot: str | None = None
-    """`all` or `none`; None: the task does not say it."""
+    """`all` or `none`; None: the task does not set it."""
 
     @property
     def gpus(self) -> int:

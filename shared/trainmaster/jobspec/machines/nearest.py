@@ -1,4 +1,4 @@
-"""What a machine type that no job can have was probably meant to be, for the error message.
+"""The machine type that a user probably meant by one that does not exist, for the error message.
 
 Nearest in shape counts, not in letters: `c4a-standard-4` has four vCPUs and no GPU.
 """

@@ -1,6 +1,8 @@
-"""Resolve the programs of a CustomJob's worker pools.
+"""Resolve the programs of the worker pools of a CustomJob, the job of Vertex AI.
 
-All pools run containers, or all run Python packages in one runtime.
+All pools run containers, or all run Python packages in one runtime. An executor image is a prebuilt
+image of Vertex AI's: it selects the runtime, and `keep_keras_2` sets a variable for programs that
+were written for one with Keras 2.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class PoolPrograms:
         self._problems = problems
 
     def add(self, pool: WorkerPoolSpec, task_type: TaskType, path: FieldPath) -> None:
+        """Add the program of a pool, and problems of its fields. `path`: the field of the pool."""
         container = pool.container_spec
         container_path = (*path, "containerSpec")
         package = pool.python_package_spec

@@ -90,7 +90,7 @@ class Cloud:
             self._changed.notify_all()
 
     def direct(
-        self, attempt: int, incarnation: int, action: str = "run", **fields: object
+        self, *, attempt: int, incarnation: int, action: str = "run", **fields: object
     ) -> float:
         """Set the directive; return the time of that."""
         at = time.monotonic()
@@ -108,7 +108,7 @@ class Cloud:
                 raise AssertionError(f"{what} was not published; messages: {self.messages}")
 
     def wait_for_message(
-        self, topic: str, subject: tuple[int, int] | None = None, number: int = 1
+        self, topic: str, subject: tuple[int, int] | None = None, *, number: int = 1
     ) -> Message:
         """Return the first message of this topic, or a later one, optionally about this
         incarnation.

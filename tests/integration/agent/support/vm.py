@@ -199,24 +199,24 @@ class Vm:
         with self._changed:
             return list(self._console)
 
-    def wait_for_line(self, start: str, count: int = 1) -> str:
-        """Return line number `count` of the console lines that begin with `start`."""
+    def wait_for_line(self, start: str, *, number: int = 1) -> str:
+        """Return the first console line that begins with `start`, or a later one by its number."""
         prefix = start.encode()
 
         def matches() -> list[bytes]:
             return [line for line in self._console if line.startswith(prefix)]
 
         with self._changed:
-            if not self._changed.wait_for(lambda: len(matches()) >= count, TIMEOUT_S):
+            if not self._changed.wait_for(lambda: len(matches()) >= number, TIMEOUT_S):
                 console = b"\n".join(self._console).decode("utf-8", "replace")
                 raise AssertionError(
-                    f"no line {start!r} (number {count}) on the console:\n{console}"
+                    f"no line {start!r} (number {number}) on the console:\n{console}"
                 )
-            return matches()[count - 1].decode()
+            return matches()[number - 1].decode()
 
-    def wait_for_number(self, start: str, count: int = 1) -> float:
-        """Return the number that a program printed after `start`."""
-        return float(self.wait_for_line(start, count)[len(start) :])
+    def wait_for_number(self, start: str, *, number: int = 1) -> float:
+        """Return the number after `start`, in the first such line or a later one."""
+        return float(self.wait_for_line(start, number=number)[len(start) :])
 
     def lines(self, start: str) -> list[bytes]:
         return [line for line in self.console if line.startswith(start.encode())]

@@ -55,19 +55,27 @@ def test_gang_that_saves_together_takes_no_other_edge() -> None:
 @pytest.mark.parametrize(
     ("history", "facts"),
     [
-        ((PEER_ASKS, TIMER, PROGRAM_ENDS), ["save together", "saved 1"]),
-        ((PEER_ASKS, PROGRAM_ENDS, TIMER), ["process 1"]),
-        ((PEER_ASKS, TIMER, STOP), ["save together", "end"]),
-        ((PEER_ASKS, TIMER, HOLD_NEXT, PROGRAM_ENDS, SET_UP), ["save together", "held 2"]),
-        (
+        pytest.param(
+            (PEER_ASKS, TIMER, PROGRAM_ENDS), ["save together", "saved 1"], id="ends after it"
+        ),
+        pytest.param((PEER_ASKS, PROGRAM_ENDS, TIMER), ["process 1"], id="had ended before"),
+        pytest.param((PEER_ASKS, TIMER, STOP), ["save together", "end"], id="the job ends"),
+        pytest.param(
+            (PEER_ASKS, TIMER, HOLD_NEXT, PROGRAM_ENDS, SET_UP),
+            ["save together", "held 2"],
+            id="held while it saves",
+        ),
+        pytest.param(
             (PEER_ASKS, TIMER, PROGRAM_ENDS, HOLD_NEXT, SET_UP),
             ["save together", "saved 1", "held 2, saved 1"],
+            id="the end is evidence",
         ),
-        (
+        pytest.param(
             (PREEMPTED, TIMER, TIMER, PROGRAM_ENDS, HOLD_NEXT),
             ["asks for 1", "save together", "preemption 1"],
+            id="own VM: another one is requested, and nothing more starts here",
         ),
-        (
+        pytest.param(
             (PREEMPTED, SHUTDOWN, TIMER, PROGRAM_ENDS),
             [
                 "asks for 1",
@@ -77,18 +85,13 @@ def test_gang_that_saves_together_takes_no_other_edge() -> None:
                 "flushed",
                 "agent exits",
             ],
+            id="the shutdown leaves time to save",
         ),
-        ((MAINTENANCE, CANCELLED, TIMER, PROGRAM_ENDS), ["asks for 1", "save together", "saved 1"]),
-    ],
-    ids=[
-        "ends after it",
-        "had ended before",
-        "the job ends",
-        "held while it saves",
-        "the end is evidence",
-        "own VM: another one is requested, and nothing more starts here",
-        "the shutdown leaves time to save",
-        "withdrawn",
+        pytest.param(
+            (MAINTENANCE, CANCELLED, TIMER, PROGRAM_ENDS),
+            ["asks for 1", "save together", "saved 1"],
+            id="withdrawn",
+        ),
     ],
 )
 def test_program_of_a_gang_that_is_asked_to_save(

@@ -113,6 +113,7 @@ class Gang:
 
     def peer_asks(
         self,
+        *,
         in_s: float,
         gives_up_s: float = 25.0,
         key: IncarnationKey = ROUND,
@@ -152,9 +153,9 @@ def test_agent_with_the_notice_tells_its_peers_the_rest_of_the_time_and_acts_wit
 def test_peer_acts_at_the_moment_that_it_is_told_and_once() -> None:
     gang = Gang()
     for _ in range(3):
-        gang.peer_asks(0.4)
+        gang.peer_asks(in_s=0.4)
     gang.advance(5)
-    gang.peer_asks(0.4)
+    gang.peer_asks(in_s=0.4)
     gang.advance(5)
     assert gang.facts == [(0.4, "saving"), (0.4, "asked")]
 
@@ -162,8 +163,8 @@ def test_peer_acts_at_the_moment_that_it_is_told_and_once() -> None:
 def test_of_two_notices_the_first_moment_counts_in_any_order() -> None:
     for first, second in ((0.5, 0.2), (0.2, 0.5)):
         gang = Gang()
-        gang.peer_asks(first)
-        gang.peer_asks(second)
+        gang.peer_asks(in_s=first)
+        gang.peer_asks(in_s=second)
         gang.advance(1)
         assert gang.facts == [(0.2, "saving"), (0.2, "asked")]
 
@@ -171,14 +172,14 @@ def test_of_two_notices_the_first_moment_counts_in_any_order() -> None:
 @pytest.mark.parametrize("in_s", [-5.0, 1e9])
 def test_moment_that_a_peer_invents_is_at_most_half_a_second_away(in_s: float) -> None:
     gang = Gang()
-    gang.peer_asks(in_s)
+    gang.peer_asks(in_s=in_s)
     gang.advance(MOMENT_S)
     assert gang.saving.was_asked(ROUND)
 
 
 def test_datagram_and_directive_of_another_round_ask_for_nothing() -> None:
     gang = Gang()
-    gang.peer_asks(0.1, key=NEXT)
+    gang.peer_asks(in_s=0.1, key=NEXT)
     gang.saving.on_directive(ReceivedDirective(NEXT, "save", save_number=1, until=2e9))
     gang.saving.on_directive(ReceivedDirective(ROUND, "run"))
     gang.advance(5)
@@ -203,10 +204,10 @@ def test_program_that_ended_before_the_moment_was_not_asked() -> None:
 
 def test_later_request_asks_again_and_an_earlier_one_that_comes_late_does_not() -> None:
     gang = Gang()
-    gang.peer_asks(0.1, number=2)
+    gang.peer_asks(in_s=0.1, number=2)
     gang.advance(1)
     for number, count in ((2, 1), (1, 1), (3, 2), (2, 2)):
-        gang.peer_asks(0.1, number=number)
+        gang.peer_asks(in_s=0.1, number=number)
         gang.advance(1)
         assert [fact for _, fact in gang.facts].count("asked") == count
     assert gang.saving.was_asked(ROUND)
@@ -214,7 +215,7 @@ def test_later_request_asks_again_and_an_earlier_one_that_comes_late_does_not() 
 
 def test_notice_soon_after_a_request_joins_it_and_a_later_one_has_the_next_number() -> None:
     gang = Gang()
-    gang.peer_asks(0.1, number=4)
+    gang.peer_asks(in_s=0.1, number=4)
     gang.advance(AGAIN_S)
     gang.notice()
     assert gang.asked["number"] == 4
@@ -251,7 +252,7 @@ def test_program_that_a_directive_asks_late_has_the_time_of_a_short_notice(left_
 
 def test_directive_does_not_extend_a_request_that_a_peer_has_made() -> None:
     gang = Gang()
-    gang.peer_asks(0.1, gives_up_s=5)
+    gang.peer_asks(in_s=0.1, gives_up_s=5)
     gang.advance(2)
     gang.saving.on_directive(ReceivedDirective(ROUND, "save", save_number=1, until=gang.now + 3))
     assert gang.end_round() == pytest.approx(3)
@@ -264,7 +265,7 @@ def test_save_may_end_until_the_vm_is_given_up_but_not_for_longer_than_ten_minut
     gives_up_s: float, expected_s: float
 ) -> None:
     gang = Gang()
-    gang.peer_asks(0.1, gives_up_s)
+    gang.peer_asks(in_s=0.1, gives_up_s=gives_up_s)
     gang.advance(1.1)
     assert gang.end_round() == pytest.approx(expected_s)
     gang.advance(expected_s)
@@ -282,7 +283,7 @@ def test_round_that_ends_before_the_moment_waits_for_it() -> None:
 def test_stop_and_a_round_without_notice_do_not_wait() -> None:
     gang = Gang()
     assert gang.end_round() == 0
-    gang.peer_asks(0)
+    gang.peer_asks(in_s=0)
     gang.advance(1)
     assert gang.end_round("stop") == 0
     assert gang.end_round() > 0
@@ -368,7 +369,7 @@ def test_request_that_no_program_caught_ends_with_the_next_one() -> None:
 
 def test_directive_to_ask_all_does_nothing_if_a_peer_has_made_the_request() -> None:
     gang = Gang()
-    gang.peer_asks(0.1)
+    gang.peer_asks(in_s=0.1)
     gang.advance(1)
     grow(gang)
     gang.advance(10 * CATCH_AGAIN_S)
@@ -398,7 +399,7 @@ def test_exit_after_a_withdrawn_notice_is_a_save_for_as_long_as_a_save_may_last(
 ) -> None:
     """Later, the program went on after its save: its exit 0 completes the job."""
     gang = Gang()
-    gang.peer_asks(0.0, gives_up_s)
+    gang.peer_asks(in_s=0.0, gives_up_s=gives_up_s)
     gang.advance(max(FINISH_S, gives_up_s + LATE_S) - 1)
     assert gang.saving.was_asked(ROUND)
     gang.advance(2)

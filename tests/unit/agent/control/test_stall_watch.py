@@ -177,21 +177,22 @@ def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round
 @pytest.mark.parametrize(
     ("config", "stalled", "silent_s", "error"),
     [
-        (
+        pytest.param(
             {"stall_timeout_s": 60},
             [0, 1],
             53,
             ("PeerSilent", "another member printed nothing (stallTimeout)"),
+            id="printed later",
         ),
-        (
+        pytest.param(
             {"stall_timeout_s": 60},
             [0, 1],
             54,
             ("Silent", "printed nothing for 54 s (stallTimeout)"),
+            id="in lockstep",
         ),
-        ({}, [], 60, None),
+        pytest.param({}, [], 60, None, id="no time"),
     ],
-    ids=["printed later", "in lockstep", "no time"],
 )
 def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job_has_a_time(
     config: dict[str, Any], stalled: list[int], silent_s: float, error: tuple[str, str] | None

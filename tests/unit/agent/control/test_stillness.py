@@ -32,16 +32,16 @@ def after(
 @pytest.mark.parametrize(
     ("sample", "expected"),
     [
-        (after(), False),
-        (after(printed_at=109.0), True),
-        (after(cpu_s=3.19), False),
-        (after(cpu_s=3.2), True),
-        (after(moved=10_120), False),
-        (after(moved=10_121), True),
-        (after(traffic=1_163_840), False),
-        (after(traffic=1_163_841), True),
-        (after(traffic=None), False),
-        (
+        pytest.param(after(), False, id="nothing"),
+        pytest.param(after(printed_at=109.0), True, id="output"),
+        pytest.param(after(cpu_s=3.19), False, id="2 % of a core"),
+        pytest.param(after(cpu_s=3.2), True, id="more"),
+        pytest.param(after(moved=10_120), False, id="wake-ups"),
+        pytest.param(after(moved=10_121), True, id="bytes"),
+        pytest.param(after(traffic=1_163_840), False, id="noise"),
+        pytest.param(after(traffic=1_163_841), True, id="network"),
+        pytest.param(after(traffic=None), False, id="shared network"),
+        pytest.param(
             Sample(
                 at=110.0,
                 printed_at=50.0,
@@ -49,21 +49,11 @@ def after(
                 traffic=1_000_000,
             ),
             True,
+            id="a process ended",
         ),
-        (Sample(at=110.0, printed_at=50.0, processes={}, traffic=1_000_000), True),
-    ],
-    ids=[
-        "nothing",
-        "output",
-        "2 % of a core",
-        "more",
-        "wake-ups",
-        "bytes",
-        "noise",
-        "network",
-        "shared network",
-        "a process ended",
-        "unknown",
+        pytest.param(
+            Sample(at=110.0, printed_at=50.0, processes={}, traffic=1_000_000), True, id="unknown"
+        ),
     ],
 )
 def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_knows(

@@ -70,24 +70,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.parametrize(
     ("name", "ranks", "has_left"),
     [
-        ("torchrun", (WORK,), True),
-        ("accelerate", (HELPER, WORK), True),
-        ("torchrun", (WORK, "import time; time.sleep(600)"), False),
-        ("torchrun", (HELPER,), False),
-        ("torchrun", (WORK + "1 / 0",), False),
-        ("torchrun", (WORK + "import os; os.kill(os.getpid(), 9)",), False),
-        ("train.py", (WORK,), False),
-        ("deepspeed", (WORK,), False),
-    ],
-    ids=[
-        "its rank has exited 0",
-        "another launcher, with a helper",
-        "another rank runs",
-        "its ranks have not started",
-        "its rank has failed",
-        "its rank was killed",
-        "no launcher",
-        "a launcher that does not wait",
+        pytest.param("torchrun", (WORK,), True, id="its rank has exited 0"),
+        pytest.param("accelerate", (HELPER, WORK), True, id="another launcher, with a helper"),
+        pytest.param(
+            "torchrun", (WORK, "import time; time.sleep(600)"), False, id="another rank runs"
+        ),
+        pytest.param("torchrun", (HELPER,), False, id="its ranks have not started"),
+        pytest.param("torchrun", (WORK + "1 / 0",), False, id="its rank has failed"),
+        pytest.param(
+            "torchrun",
+            (WORK + "import os; os.kill(os.getpid(), 9)",),
+            False,
+            id="its rank was killed",
+        ),
+        pytest.param("train.py", (WORK,), False, id="no launcher"),
+        pytest.param("deepspeed", (WORK,), False, id="a launcher that does not wait"),
     ],
 )
 def test_launcher_has_left_its_peers_if_its_ranks_have_exited_0(

@@ -24,11 +24,25 @@ KERAS_3 = (
 @pytest.mark.parametrize(
     ("text", "share", "step", "steps", "metrics"),
     [
-        (TQDM, 0.45, 450, 1000, {"loss": 0.12}),
-        (KERAS_3, 0.245, 245, 1000, {"accuracy": 0.8812, "loss": 0.4031}),
-        (f"{KERAS_3}\nEpoch 4/10\n", 0.3, None, None, {"accuracy": 0.8812, "loss": 0.4031}),
-        ("Epoch 2/4\n 10/20 [=====>.....] - ETA: 3s - loss: 0.5", 0.375, 30, 80, {"loss": 0.5}),
-        (
+        pytest.param(TQDM, 0.45, 450, 1000, {"loss": 0.12}, id="tqdm"),
+        pytest.param(KERAS_3, 0.245, 245, 1000, {"accuracy": 0.8812, "loss": 0.4031}, id="Keras 3"),
+        pytest.param(
+            f"{KERAS_3}\nEpoch 4/10\n",
+            0.3,
+            None,
+            None,
+            {"accuracy": 0.8812, "loss": 0.4031},
+            id="Keras 3, the next epoch",
+        ),
+        pytest.param(
+            "Epoch 2/4\n 10/20 [=====>.....] - ETA: 3s - loss: 0.5",
+            0.375,
+            30,
+            80,
+            {"loss": 0.5},
+            id="Keras 2",
+        ),
+        pytest.param(
             (
                 "{'loss': 0.31, 'grad_norm': '1.5', 'epoch': 0.5}\n"
                 " 3%|▎ | 10/300 [00:05<02:25, 2.0it/s]"
@@ -37,34 +51,59 @@ KERAS_3 = (
             10,
             300,
             {"loss": 0.31, "grad_norm": 1.5, "epoch": 0.5},
+            id="transformers",
         ),
-        (
+        pytest.param(
             "Epoch 3:  45%|████▌     | 45/100 [00:01<00:02, 30.1it/s, v_num=0, train_loss=0.3]",
             None,
             345,
             None,
             {"train_loss": 0.3},
+            id="Lightning",
         ),
-        (
+        pytest.param(
             "Training: |          | 163/? [00:29<00:00, 5.45it/s, v_num=0, train_loss=0.3]",
             None,
             None,
             None,
             {"train_loss": 0.3},
+            id="Lightning, steps unknown",
         ),
-        (
+        pytest.param(
             "Validation: |          | 163/? [00:29<00:00, 5.45it/s, val_loss=0.3]",
             None,
             None,
             None,
             {},
+            id="Lightning, validation",
         ),
-        ("Epoch 2/4:  50%|█████     | 5/10 [00:01<00:01, 5.0it/s]", 0.375, 15, 40, {}),
-        ("Epoch [3/10], Step [45/100], Loss: 0.3456", 0.245, 245, 1000, {"loss": 0.3456}),
-        ("step 10/100", 0.1, 10, 100, {}),
-        ("Step 10 of 100 loss=1.5e-3", 0.1, 10, 100, {"loss": 0.0015}),
-        ("iter 100: loss 2.1, time 20ms", None, 100, None, {"loss": 2.1}),
-        (
+        pytest.param(
+            "Epoch 2/4:  50%|█████     | 5/10 [00:01<00:01, 5.0it/s]",
+            0.375,
+            15,
+            40,
+            {},
+            id="tqdm of each epoch",
+        ),
+        pytest.param(
+            "Epoch [3/10], Step [45/100], Loss: 0.3456",
+            0.245,
+            245,
+            1000,
+            {"loss": 0.3456},
+            id="words of a loop with epochs",
+        ),
+        pytest.param("step 10/100", 0.1, 10, 100, {}, id="words of a loop"),
+        pytest.param(
+            "Step 10 of 100 loss=1.5e-3",
+            0.1,
+            10,
+            100,
+            {"loss": 0.0015},
+            id="words of a loop, loss with an exponent",
+        ),
+        pytest.param("iter 100: loss 2.1, time 20ms", None, 100, None, {"loss": 2.1}, id="nanoGPT"),
+        pytest.param(
             (
                 " iteration       10/  500000 | consumed samples: 80"
                 " | lm loss: 1.07E+01 | grad norm: 2.0 |"
@@ -73,23 +112,33 @@ KERAS_3 = (
             10,
             500000,
             {"lm loss": 10.7, "grad norm": 2.0},
+            id="Megatron",
         ),
-        (
+        pytest.param(
             "completed step: 12, seconds: 1.2, TFLOP/s/device: 3.4, loss: 9.3",
             None,
             12,
             None,
             {"loss": 9.3},
+            id="MaxText",
         ),
-        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.296", None, None, None, {"loss": 2.296}),
-        (
+        pytest.param(
+            "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.296",
+            None,
+            None,
+            None,
+            {"loss": 2.296},
+            id="examples of PyTorch",
+        ),
+        pytest.param(
             "Epoch 0/24\n----------\ntrain Loss: 0.6 Acc: 0.7",
             0.0,
             None,
             None,
             {"train loss": 0.6, "acc": 0.7},
+            id="tutorial of torchvision",
         ),
-        (
+        pytest.param(
             (
                 "\rtotal:  20%|██ | 2/10 [01:00<04:00, 30s/it]\n"
                 "\rbatch:  90%|█████████ | 90/100 [00:27<00:03, 3.3it/s]\x1b[A"
@@ -98,53 +147,57 @@ KERAS_3 = (
             2,
             10,
             {},
+            id="several bars: the one that began first contains the others",
         ),
-        (
+        pytest.param(
             f"{TQDM}\r 46%|████▌     | 460/1000 [00:13<00:15, 36.20it/s, loss=0.11]",
             0.46,
             460,
             1000,
             {"loss": 0.11},
+            id="a newer state of the same bar replaces the older one",
         ),
-        ("Map:  45%|████▌ | 450/1000 [00:10<00:12, 45 examples/s]", None, None, None, {}),
-        (
+        pytest.param(
+            "Map:  45%|████▌ | 450/1000 [00:10<00:12, 45 examples/s]",
+            None,
+            None,
+            None,
+            {},
+            id="datasets: no training",
+        ),
+        pytest.param(
             "Downloading (…)model.bin:  45%|████▌ | 1.2M/2.4M [00:10<00:12, 45kB/s]",
             None,
             None,
             None,
             {},
+            id="download: no training",
         ),
-        ("Loading checkpoint shards: 50%|█████ | 1/2 [00:10<00:10, 10s/it]", None, None, None, {}),
-        ("100%|██████████| 1000/1000 [00:27<00:00, 36.20it/s]", None, None, None, {}),
-        ("", None, None, None, {}),
-        ("the step 7 before 2026/11/26 and 1/2 cup; no loss here: -", None, 7, None, {}),
-    ],
-    ids=[
-        "tqdm",
-        "Keras 3",
-        "Keras 3, the next epoch",
-        "Keras 2",
-        "transformers",
-        "Lightning",
-        "Lightning, steps unknown",
-        "Lightning, validation",
-        "tqdm of each epoch",
-        "words of a loop with epochs",
-        "words of a loop",
-        "words of a loop, loss with an exponent",
-        "nanoGPT",
-        "Megatron",
-        "MaxText",
-        "examples of PyTorch",
-        "tutorial of torchvision",
-        "several bars: the one that began first contains the others",
-        "a newer state of the same bar replaces the older one",
-        "datasets: no training",
-        "download: no training",
-        "loading of shards: no training",
-        "full bar: no progress",
-        "nothing",
-        "prose",
+        pytest.param(
+            "Loading checkpoint shards: 50%|█████ | 1/2 [00:10<00:10, 10s/it]",
+            None,
+            None,
+            None,
+            {},
+            id="loading of shards: no training",
+        ),
+        pytest.param(
+            "100%|██████████| 1000/1000 [00:27<00:00, 36.20it/s]",
+            None,
+            None,
+            None,
+            {},
+            id="full bar: no progress",
+        ),
+        pytest.param("", None, None, None, {}, id="nothing"),
+        pytest.param(
+            "the step 7 before 2026/11/26 and 1/2 cup; no loss here: -",
+            None,
+            7,
+            None,
+            {},
+            id="prose",
+        ),
     ],
 )
 def test_line_of_a_library_is_read(

@@ -30,14 +30,13 @@ def test_numbered_names_are_a_rule() -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        ["localhost:10001", "localhost:10400", "localhost:10002"],
-        ["w-00", "w-01", "w-02"],
-        ["w-0", "w-1", "w-3"],
-        ["w-0", "w-1"],
-        ["w", "w", "w"],
-        [],
+        pytest.param(["localhost:10001", "localhost:10400", "localhost:10002"], id="ports"),
+        pytest.param(["w-00", "w-01", "w-02"], id="leading zeros"),
+        pytest.param(["w-0", "w-1", "w-3"], id="a gap"),
+        pytest.param(["w-0", "w-1"], id="short"),
+        pytest.param(["w", "w", "w"], id="no number"),
+        pytest.param([], id="empty"),
     ],
-    ids=["ports", "leading zeros", "a gap", "short", "no number", "empty"],
 )
 def test_other_texts_stay_a_list(texts: list[str]) -> None:
     assert as_number_range(texts) == texts

@@ -16,7 +16,7 @@ EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
 
 
 def names(*groups: TaskGroup, **changes: object) -> list[str]:
-    plan = a_plan(2, **changes)
+    plan = a_plan(workers=2, **changes)
     return [
         str(replica_id)
         for replica_id in required_replicas(replace(plan, groups=(*plan.groups, *groups)))
@@ -44,7 +44,7 @@ def test_required_replicas_follow_from_the_jobs_roles(
 
 def test_worker_0_is_required_where_it_is_the_primary() -> None:
     plan = replace(
-        a_plan(2, gang=False, independent=True),
+        a_plan(workers=2, gang=False, independent=True),
         groups=(TaskGroup(TaskType.WORKER, 3, "n1-standard-4"),),
     )
     assert is_required(plan, ReplicaId(TaskType.WORKER, 0))

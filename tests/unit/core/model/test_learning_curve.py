@@ -25,22 +25,25 @@ def curve(*points: tuple[int, float]) -> tuple[Measurement, ...]:
 @pytest.mark.parametrize(
     ("known", "reported", "merged"),
     [
-        ((), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
-        (((1, 0.1),), (), ((1, 0.1),)),
-        (((1, 0.1),), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
-        (((1, 0.1), (9, 0.9)), ((4, 0.4), (9, 0.8)), ((1, 0.1), (9, 0.8))),
-        (((1, 0.1), (9, 0.9)), ((4, 0.5), (5, 0.6)), ((1, 0.1), (4, 0.5), (5, 0.6))),
-        ((), ((5, 0.5), (1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
-        (((0, 0.1),), ((0, 0.1), (0, 0.7)), ((0, 0.7),)),
-    ],
-    ids=[
-        "first report",
-        "nothing reported",
-        "one more step",
-        "last step again",
-        "back to a checkpoint",
-        "restarted within one report",
-        "no steps",
+        pytest.param((), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2)), id="first report"),
+        pytest.param(((1, 0.1),), (), ((1, 0.1),), id="nothing reported"),
+        pytest.param(((1, 0.1),), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2)), id="one more step"),
+        pytest.param(
+            ((1, 0.1), (9, 0.9)), ((4, 0.4), (9, 0.8)), ((1, 0.1), (9, 0.8)), id="last step again"
+        ),
+        pytest.param(
+            ((1, 0.1), (9, 0.9)),
+            ((4, 0.5), (5, 0.6)),
+            ((1, 0.1), (4, 0.5), (5, 0.6)),
+            id="back to a checkpoint",
+        ),
+        pytest.param(
+            (),
+            ((5, 0.5), (1, 0.1), (2, 0.2)),
+            ((1, 0.1), (2, 0.2)),
+            id="restarted within one report",
+        ),
+        pytest.param(((0, 0.1),), ((0, 0.1), (0, 0.7)), ((0, 0.7),), id="no steps"),
     ],
 )
 def test_report_is_merged_into_the_curve(

@@ -271,26 +271,23 @@ def test_members_of_a_held_round_are_held_and_run_when_it_begins() -> None:
 @pytest.mark.parametrize(
     ("state", "vms", "expected"),
     [
-        (held(), HELD_VMS, Readiness.READY),
-        (held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED),
-        (
+        pytest.param(held(), HELD_VMS, Readiness.READY, id="ready"),
+        pytest.param(held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED, id="not reported"),
+        pytest.param(
             held(),
             (*HELD_VMS, a_vm(CHIEF, zone="us-central1-b", vm_generation=0)),
             Readiness.AWAITED,
+            id="VM that was given up",
         ),
-        (held(), HELD_VMS[1:], Readiness.AWAITED),
-        (held(a_replica(CHIEF, ReplicaState.WAITING)), HELD_VMS[1:], Readiness.REPORTED),
-        (held(is_held=False), HELD_VMS, Readiness.NOT_HELD),
-        (a_state(), all_vms(), Readiness.NOT_HELD),
-    ],
-    ids=[
-        "ready",
-        "not reported",
-        "VM that was given up",
-        "lost VM",
-        "no VM",
-        "running",
-        "first round",
+        pytest.param(held(), HELD_VMS[1:], Readiness.AWAITED, id="lost VM"),
+        pytest.param(
+            held(a_replica(CHIEF, ReplicaState.WAITING)),
+            HELD_VMS[1:],
+            Readiness.REPORTED,
+            id="no VM",
+        ),
+        pytest.param(held(is_held=False), HELD_VMS, Readiness.NOT_HELD, id="running"),
+        pytest.param(a_state(), all_vms(), Readiness.NOT_HELD, id="first round"),
     ],
 )
 def test_round_may_begin_when_all_members_are_ready_and_no_other_vm_is_left(

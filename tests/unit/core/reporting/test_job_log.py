@@ -49,23 +49,26 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
 @pytest.mark.parametrize(
     ("event", "severity", "message"),
     [
-        (BEGINS, Severity.INFO, "Trial 2 begins: --learning-rate 0.01 --layers 2."),
-        (
+        pytest.param(
+            BEGINS, Severity.INFO, "Trial 2 begins: --learning-rate 0.01 --layers 2.", id="begins"
+        ),
+        pytest.param(
             SUCCEEDS,
             Severity.INFO,
             "Trial 1 succeeded with training/hptuning/metric 0.5 at step 100.",
+            id="succeeds",
         ),
-        (
+        pytest.param(
             WITHOUT_METRIC,
             Severity.WARNING,
             (
                 "Trial 1 succeeded, but its program did not report training/hptuning/metric: its"
                 " values are ignored."
             ),
+            id="succeeds without a metric",
         ),
-        (FAILS, Severity.WARNING, "Trial 1 failed: The replica exited."),
+        pytest.param(FAILS, Severity.WARNING, "Trial 1 failed: The replica exited.", id="fails"),
     ],
-    ids=["begins", "succeeds", "succeeds without a metric", "fails"],
 )
 def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, message: str) -> None:
     with_a_running_trial = a_tuning_job("r")

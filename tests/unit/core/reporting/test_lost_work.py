@@ -32,43 +32,62 @@ def checkpoints(*seconds: float) -> WrittenObjects:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (None, LostWork(at_least_s=0, at_most_s=800)),
-        (checkpoints(460), LostWork(at_least_s=80, at_most_s=80)),
-        (checkpoints(300, 460), LostWork(at_least_s=80, at_most_s=80)),
-        (checkpoints(50), LostWork(at_least_s=800, at_most_s=800)),
-        (checkpoints(), LostWork(at_least_s=0, at_most_s=800)),
-        (checkpoints(510), LostWork(at_least_s=0, at_most_s=0)),
-        (checkpoints(460, 700), LostWork(at_least_s=80, at_most_s=80)),
-        (
+        pytest.param(None, LostWork(at_least_s=0, at_most_s=800), id="not listed"),
+        pytest.param(
+            checkpoints(460), LostWork(at_least_s=80, at_most_s=80), id="checkpoint before the loss"
+        ),
+        pytest.param(
+            checkpoints(300, 460),
+            LostWork(at_least_s=80, at_most_s=80),
+            id="newest checkpoint counts",
+        ),
+        pytest.param(
+            checkpoints(50),
+            LostWork(at_least_s=800, at_most_s=800),
+            id="no checkpoint in this incarnation",
+        ),
+        pytest.param(
+            checkpoints(),
+            LostWork(at_least_s=0, at_most_s=800),
+            id="empty directory: saves elsewhere or never",
+        ),
+        pytest.param(
+            checkpoints(510),
+            LostWork(at_least_s=0, at_most_s=0),
+            id="saved on notice, after the loss was judged",
+        ),
+        pytest.param(
+            checkpoints(460, 700),
+            LostWork(at_least_s=80, at_most_s=80),
+            id="later checkpoints delete older ones first",
+        ),
+        pytest.param(
             written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]),
             LostWork(at_least_s=0, at_most_s=80),
+            id="a later checkpoint may have replaced a newer one",
         ),
-        (
+        pytest.param(
             written_objects(
                 [("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]
             ),
             LostWork(at_least_s=80, at_most_s=80),
+            id="TensorFlow's list of checkpoints is no checkpoint of its own",
         ),
-        (checkpoints(700), LostWork(at_least_s=0, at_most_s=800)),
-        (replace(checkpoints(460), is_complete=False), LostWork(at_least_s=0, at_most_s=80)),
-        (
+        pytest.param(
+            checkpoints(700),
+            LostWork(at_least_s=0, at_most_s=800),
+            id="all checkpoints are later: replaced or deleted",
+        ),
+        pytest.param(
+            replace(checkpoints(460), is_complete=False),
+            LostWork(at_least_s=0, at_most_s=80),
+            id="listing was cut off",
+        ),
+        pytest.param(
             written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]),
             LostWork(at_least_s=20, at_most_s=400),
+            id="event file written after the checkpoint",
         ),
-    ],
-    ids=[
-        "not listed",
-        "checkpoint before the loss",
-        "newest checkpoint counts",
-        "no checkpoint in this incarnation",
-        "empty directory: saves elsewhere or never",
-        "saved on notice, after the loss was judged",
-        "later checkpoints delete older ones first",
-        "a later checkpoint may have replaced a newer one",
-        "TensorFlow's list of checkpoints is no checkpoint of its own",
-        "all checkpoints are later: replaced or deleted",
-        "listing was cut off",
-        "event file written after the checkpoint",
     ],
 )
 def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork) -> None:
@@ -95,34 +114,40 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("m/1/state/a m/1/commit_success.txt m/2/state/b", "m/1/commit_success.txt"),
-        ("m/step_1/__0_0.distcp m/step_1/.metadata m/step_2/__0_0.distcp", "m/step_1/.metadata"),
-        (
+        pytest.param(
+            "m/1/state/a m/1/commit_success.txt m/2/state/b",
+            "m/1/commit_success.txt",
+            id="Orbax on Cloud Storage: the second save is not complete",
+        ),
+        pytest.param(
+            "m/step_1/__0_0.distcp m/step_1/.metadata m/step_2/__0_0.distcp",
+            "m/step_1/.metadata",
+            id="torch.distributed.checkpoint",
+        ),
+        pytest.param(
             (
                 "o/checkpoint-5/model.bin o/checkpoint-5/trainer_state.json"
                 " o/checkpoint-9/model.bin x/final.pt"
             ),
             "o/checkpoint-5/trainer_state.json x/final.pt",
+            id="transformers: an incomplete save, and the final model elsewhere",
         ),
-        (
+        pytest.param(
             "c/checkpoint c/ckpt-1.data-00000-of-00001 c/ckpt-1.index c/ckpt-2.data-00000-of-00001",
             "c/ckpt-1.index",
+            id="TensorFlow",
         ),
-        ("c/faiss.index c/model.pt", "c/faiss.index c/model.pt"),
-        ("n/step=1/weights n/step=2/weights n/step=2-unfinished", "n/step=1/weights"),
-        (
+        pytest.param(
+            "c/faiss.index c/model.pt", "c/faiss.index c/model.pt", id="no library: every file"
+        ),
+        pytest.param(
+            "n/step=1/weights n/step=2/weights n/step=2-unfinished", "n/step=1/weights", id="NeMo"
+        ),
+        pytest.param(
             "checkpoint-5/trainer_state.json checkpoint-9/model.bin",
             "checkpoint-5/trainer_state.json",
+            id="a save at the top of the job's directory",
         ),
-    ],
-    ids=[
-        "Orbax on Cloud Storage: the second save is not complete",
-        "torch.distributed.checkpoint",
-        "transformers: an incomplete save, and the final model elsewhere",
-        "TensorFlow",
-        "no library: every file",
-        "NeMo",
-        "a save at the top of the job's directory",
     ],
 )
 def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_them(

@@ -70,28 +70,31 @@ ON_GPUS: Final = with_plan(
 @pytest.mark.parametrize(
     ("tail", "place"),
     [
-        (STACKS, PLACE),
-        (STACKS.replace("bab80 (", "bab80 [python] ("), PLACE),
-        (f"{CURRENT}Fatal Python error: Aborted\n\n{CURRENT.replace('line 4', 'line 7')}",
-         PLACE.replace("4", "7")),
-        (f"Fatal Python error: Segmentation fault\n\n{OTHER_THREAD}", ""),
-        (
+        pytest.param(STACKS, PLACE, id="the thread that crashed, not the first one"),
+        pytest.param(
+            STACKS.replace("bab80 (", "bab80 [python] ("),
+            PLACE,
+            id="with its name, as Python 3.14 prints it",
+        ),
+        pytest.param(
+            f"{CURRENT}Fatal Python error: Aborted\n\n{CURRENT.replace('line 4', 'line 7')}",
+            PLACE.replace("4", "7"),
+            id="stacks that the program printed before",
+        ),
+        pytest.param(
+            f"Fatal Python error: Segmentation fault\n\n{OTHER_THREAD}",
+            "",
+            id="a thread without Python crashed",
+        ),
+        pytest.param(
             STACKS.replace(CURRENT, CURRENT.partition("  File")[0] + "  <no Python frame>\n\n"),
             "",
+            id="it has no frame",
         ),
-        (CURRENT, ""),
-        ("", ""),
+        pytest.param(CURRENT, "", id="stacks without a crash"),
+        pytest.param("", "", id="no output"),
     ],
-    ids=[
-        "the thread that crashed, not the first one",
-        "with its name, as Python 3.14 prints it",
-        "stacks that the program printed before",
-        "a thread without Python crashed",
-        "it has no frame",
-        "stacks without a crash",
-        "no output",
-    ],
-)  # fmt: skip
+)
 def test_place_is_that_of_the_thread_that_crashed(tail: str, place: str) -> None:
     assert crash_place(replace(CRASHED, tail=tail)) == place
 
@@ -141,47 +144,46 @@ def again(state: State, event: ReplicaExited) -> ReplicaExited:
 @pytest.mark.parametrize(
     ("first", "second", "state", "what"),
     [
-        (CRASHED, CRASHED, ONE_VM, REPEATED),
-        (ABORTED, ABORTED, ONE_VM, REPEATED),
-        (CRASHED, CRASHED, with_policy(ExitPolicy(Preset.SERVICE)), REPEATED),
-        (CRASHED, replace(CRASHED, tail=ELSEWHERE), ONE_VM, RERUN),
-        (CRASHED, ABORTED, ONE_VM, RERUN),
-        (replace(CRASHED, tail=""), replace(CRASHED, tail=""), ONE_VM, RERUN),
-        (CRASHED, replace(CRASHED, ran_s=600), ONE_VM, RERUN),
-        (replace(CRASHED, ran_s=600), CRASHED, ONE_VM, RERUN),
-        (CRASHED, CRASHED, ON_GPUS, RERUN),
-        (
+        pytest.param(CRASHED, CRASHED, ONE_VM, REPEATED, id="the same place"),
+        pytest.param(ABORTED, ABORTED, ONE_VM, REPEATED, id="an abort at the same place"),
+        pytest.param(
+            CRASHED, CRASHED, with_policy(ExitPolicy(Preset.SERVICE)), REPEATED, id="preset service"
+        ),
+        pytest.param(CRASHED, replace(CRASHED, tail=ELSEWHERE), ONE_VM, RERUN, id="another line"),
+        pytest.param(CRASHED, ABORTED, ONE_VM, RERUN, id="another signal"),
+        pytest.param(
+            replace(CRASHED, tail=""), replace(CRASHED, tail=""), ONE_VM, RERUN, id="no place"
+        ),
+        pytest.param(CRASHED, replace(CRASHED, ran_s=600), ONE_VM, RERUN, id="after a long time"),
+        pytest.param(
+            replace(CRASHED, ran_s=600),
+            CRASHED,
+            ONE_VM,
+            RERUN,
+            id="the first one after a long time",
+        ),
+        pytest.param(CRASHED, CRASHED, ON_GPUS, RERUN, id="on GPUs"),
+        pytest.param(
             CRASHED,
             CRASHED,
             with_policy(ExitPolicy(rules=(ExitRule(139, 139, ExitAction.RERUN),))),
             "9 rerun_job exit_policy",
+            id="the job's policy",
         ),
-        (
+        pytest.param(
             replace(CRASHED, signal=4),
             replace(CRASHED, signal=4),
             ONE_VM,
             "10 restart_replica non_zero_exit",
+            id="an illegal instruction",
         ),
-        (
+        pytest.param(
             replace(ABORTED, error=ProgramError("Aborted", "UNAVAILABLE: connection reset", "")),
             replace(ABORTED, error=ProgramError("Aborted", "UNAVAILABLE: connection reset", "")),
             ONE_VM,
             RERUN,
+            id="an abort whose words may pass",
         ),
-    ],
-    ids=[
-        "the same place",
-        "an abort at the same place",
-        "preset service",
-        "another line",
-        "another signal",
-        "no place",
-        "after a long time",
-        "the first one after a long time",
-        "on GPUs",
-        "the job's policy",
-        "an illegal instruction",
-        "an abort whose words may pass",
     ],
 )
 def test_second_crash_at_the_same_place_ends_the_job(
@@ -201,14 +203,18 @@ def test_third_crash_after_one_elsewhere_is_no_repetition_of_the_first() -> None
 @pytest.mark.parametrize(
     ("event", "what"),
     [
-        (exited(WORKER_0, signal=11, tail=STACKS, ran_s=5), REPEATED),
-        (exited(WORKER_0, 1, error=LAUNCHED, tail=STACKS, ran_s=5), REPEATED),
-        (
+        pytest.param(exited(WORKER_0, signal=11, tail=STACKS, ran_s=5), REPEATED, id="a member"),
+        pytest.param(
+            exited(WORKER_0, 1, error=LAUNCHED, tail=STACKS, ran_s=5),
+            REPEATED,
+            id="a rank of a launcher",
+        ),
+        pytest.param(
             exited(WORKER_0, signal=6, tail=STACKS, ran_s=5),
             "10 begin_round non_zero_exit",
+            id="an abort, with which a runtime gives up on peers",
         ),
     ],
-    ids=["a member", "a rank of a launcher", "an abort, with which a runtime gives up on peers"],
 )
 def test_second_crash_of_a_gang_at_the_same_place_ends_the_job(
     event: ReplicaExited, what: str
@@ -216,7 +222,9 @@ def test_second_crash_of_a_gang_at_the_same_place_ends_the_job(
     state = held()
     begun = apply(state, evolve(state, judge_held(state, event), at(100)))
     subject = replace(event.subject, incarnation=2)
-    decision = judge_held(held(3, bug=begun.job.round.bug), replace(event, subject=subject))
+    decision = judge_held(
+        held(round_number=3, bug=begun.job.round.bug), replace(event, subject=subject)
+    )
     assert summarize(decision) == what
 
 

@@ -36,7 +36,7 @@ STOPPED = TrialEnded("digits_1", 1, TrialState.STOPPED, at(60), NOW, Measurement
 IGNORED = "1 ignore nothing_to_do"
 
 
-def measured(round_number: int = 1, **values: float) -> TrialsMeasured:
+def measured(*, round_number: int = 1, **values: float) -> TrialsMeasured:
     """Return an event in which each trial, such as `t1`, reports one value at step 5."""
     reports = tuple(
         TrialReport(int(name[1:]), (Measurement(value, 5),)) for name, value in values.items()
@@ -88,8 +88,10 @@ def test_judge_decides_about_running_trials(case: tuple[Job, Event, str]) -> Non
 
 def test_report_that_changes_nothing_is_not_recorded_again() -> None:
     state = State(a_tuning_job("rr"), replicas=(), whole=True)
-    state = apply(state, evolve(state, judge(state, measured(1, t1=0.5, t2=0.6), NOW), NOW))
-    decision = judge(state, measured(2, t1=0.5, t2=0.7), NOW)
+    state = apply(
+        state, evolve(state, judge(state, measured(round_number=1, t1=0.5, t2=0.6), NOW), NOW)
+    )
+    decision = judge(state, measured(round_number=2, t1=0.5, t2=0.7), NOW)
     assert [report.number for report in action_of(decision, RecordMeasurements).reports] == [2]
     assert decision.text == "Running trials report training/hptuning/metric: trial 2 0.7 at step 5."
 
@@ -98,7 +100,7 @@ def test_text_of_many_reports_names_some_of_them() -> None:
     values = {f"t{number}": number / 10 for number in range(1, 9)}
     decision = judge(
         State(a_tuning_job("r" * 8, max_trials=8), replicas=(), whole=True),
-        measured(1, **values),
+        measured(round_number=1, **values),
         NOW,
     )
     assert "trial 5 0.5 at step 5 and 3 more." in decision.text

@@ -24,7 +24,6 @@ from tests.support.jobs import (
     lost,
 )
 from trainmaster.core.actions import BeginRound, ContinueProvisioning
-from trainmaster.core.decisions import Reason
 from trainmaster.core.events import (
     AllReady,
     CapacityErrorKind,
@@ -124,13 +123,17 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
 @pytest.mark.parametrize(
     ("missing", "named", "expected"),
     [
-        ((WORKER_1,), (WORKER_1,), "0 begin_round round_begins"),
-        ((WORKER_1,), (), "1 ignore not_yet"),
-        ((WORKER_0, WORKER_1), (WORKER_0, WORKER_1), "1 ignore not_yet"),
-        ((CHIEF,), (CHIEF,), "1 ignore not_yet"),
-        ((), (WORKER_1,), "0 begin_round round_begins"),
+        pytest.param((WORKER_1,), (WORKER_1,), "0 begin_round round_begins", id="one"),
+        pytest.param((WORKER_1,), (), "1 ignore provisional", id="not named"),
+        pytest.param(
+            (WORKER_0, WORKER_1),
+            (WORKER_0, WORKER_1),
+            "1 ignore provisional",
+            id="too few are left",
+        ),
+        pytest.param((CHIEF,), (CHIEF,), "1 ignore provisional", id="the primary"),
+        pytest.param((), (WORKER_1,), "0 begin_round round_begins", id="it has come"),
     ],
-    ids=["one", "not named", "too few are left", "the primary", "it has come"],
 )
 def test_round_begins_without_members_that_the_event_names_if_enough_are_left(
     missing: tuple[ReplicaId, ...], named: tuple[ReplicaId, ...], expected: str
@@ -150,7 +153,7 @@ def test_member_with_a_vm_is_never_left_out() -> None:
     decision = judge(
         replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW
     )
-    assert decision.reason is Reason.NOT_YET
+    assert decision.is_provisional
 
 
 def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:
@@ -170,29 +173,36 @@ def with_spare(replica: Replica, **round_: Any) -> State:
 @pytest.mark.parametrize(
     ("replica", "event"),
     [
-        (
+        pytest.param(
             spare(wasted=27),
             lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2),
+            id="second startup timeout",
         ),
-        (
+        pytest.param(
             spare(wasted=29),
             lost(WORKER_1, incarnation=3, vm_generation=2),
+            id="thirtieth early loss",
         ),
-        (spare(), exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2)),
-        (spare(), exited(WORKER_1, 1, cause=ExitCause.INSTALL, incarnation=3, vm_generation=2)),
-        (spare(), exited(WORKER_1, cause=ExitCause.UNFIT, incarnation=3, vm_generation=2)),
-        (
+        pytest.param(
+            spare(),
+            exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2),
+            id="set-up",
+        ),
+        pytest.param(
+            spare(),
+            exited(WORKER_1, 1, cause=ExitCause.INSTALL, incarnation=3, vm_generation=2),
+            id="installation",
+        ),
+        pytest.param(
+            spare(),
+            exited(WORKER_1, cause=ExitCause.UNFIT, incarnation=3, vm_generation=2),
+            id="unfit",
+        ),
+        pytest.param(
             spare(ReplicaState.RUNNING),
             lost(WORKER_1, LossCause.AGENT_SILENT, incarnation=3, vm_generation=2),
+            id="silent",
         ),
-    ],
-    ids=[
-        "second startup timeout",
-        "thirtieth early loss",
-        "set-up",
-        "installation",
-        "unfit",
-        "silent",
     ],
 )
 def test_spare_member_gets_another_vm_whatever_happens_to_it(replica: Replica, event: Any) -> None:

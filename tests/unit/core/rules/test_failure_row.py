@@ -192,7 +192,7 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
         row = begun.job.round.failing
         assert row is not None
         assert row.failures == number - 1
-        state = held(number + 1, failing=row, quick_failures=row.failures)
+        state = held(round_number=number + 1, failing=row, quick_failures=row.failures)
     shown = row_of(state)
     assert shown is not None
     assert shown.failures_left is None, "each member has a budget of its own"
@@ -221,48 +221,45 @@ Extension modules: numpy (total: 1)
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (
+        pytest.param(
             exited(CHIEF, 1, error=UNAVAILABLE),
             f"chief 0 exited with status 1: {WORDS}: it restarts",
+            id="traceback",
         ),
-        (
+        pytest.param(
             replace(exited(CHIEF, 1), stderr_line="train.py: error: no --epochs"),
             'chief 0 exited with status 1; stderr ends with "train.py: error: no --epochs": it',
+            id="last line",
         ),
-        (
+        pytest.param(
             exited(CHIEF, 3, tail="loading\nFATAL: no license\n"),
             'chief 0 exited with status 3; its output ends with "FATAL: no license": it restarts',
+            id="last line of stdout",
         ),
-        (exited(CHIEF, 1), "chief 0 exited with status 1: it restarts"),
-        (
+        pytest.param(exited(CHIEF, 1), "chief 0 exited with status 1: it restarts", id="no output"),
+        pytest.param(
             replace(exited(CHIEF, signal=9), stderr_line="epoch 3"),
             "chief 0 was ended by signal 9(SIGKILL): it restarts",
+            id="signal: the last line is no cause",
         ),
-        (
+        pytest.param(
             exited(CHIEF, signal=11, tail=CRASH),
             "chief 0 was ended by signal 11(SIGSEGV) in string_at (run/train.py:4): the whole job",
+            id="crash",
         ),
-        (
+        pytest.param(
             hung_at("socket.py:9 in recv", "run/train.py:4 in load"),
             "chief 0 was ended because it printed nothing for 60 s, in recv (run/train.py:4): it",
+            id="hang",
         ),
-        (
+        pytest.param(
             hung_at("python3.12/threading.py:1590 in _shutdown", "run/train.py:5 in serve"),
             (
                 "chief 0 was ended because it printed nothing for 60 s; the main program had ended,"
                 " and a thread kept its process (run/train.py:5): it restarts"
             ),
+            id="thread that remains",
         ),
-    ],
-    ids=[
-        "traceback",
-        "last line",
-        "last line of stdout",
-        "no output",
-        "signal: the last line is no cause",
-        "crash",
-        "hang",
-        "thread that remains",
     ],
 )
 def test_decision_says_what_the_program_printed(event: ReplicaExited, text: str) -> None:
@@ -299,7 +296,7 @@ def second_hang(
     job = alone.a_job(plan=a_plan(exit_policy=policy or ExitPolicy()))
     state = held(job=job)
     begun = apply(state, evolve(state, judge_held(state, *a_hang(first)), at(100)))
-    again = held(3, job=job, bug=begun.job.round.bug)
+    again = held(round_number=3, job=job, bug=begun.job.round.bug)
     return judge_held(again, *a_hang(second, incarnation=2))
 
 

@@ -48,7 +48,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
 
-ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
+ONCE: Final = a_job(plan=a_plan(workers=2, disable_retries=True))
 """A job that fails at its first failure."""
 HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10), round_reported=True)
 """It was ready again after a directive had ended its program, which had no end of its own."""
@@ -75,7 +75,7 @@ def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
 
 
 def test_launcher_that_waits_for_the_others_did_not_hang() -> None:
-    state = held(2, replace(HUNG, left_peers=True))
+    state = held(replace(HUNG, left_peers=True), round_number=2)
     decision = judge_held(state, silence(CHIEF), silence(WORKER_0))
     assert decision.text.startswith("Round 1 ended: chief 0 failed first: ")
 
@@ -84,7 +84,7 @@ def test_launcher_that_waits_for_the_others_did_not_hang() -> None:
 def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
     error: tuple[str, str],
 ) -> None:
-    state = held(2, HUNG)
+    state = held(HUNG, round_number=2)
     ends = [
         exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)
     ]
@@ -96,7 +96,7 @@ def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
 
 
 def test_error_message_of_a_job_that_a_hang_ended_names_the_member_that_did_not_answer() -> None:
-    decision = judge_held(held(2, HUNG, job=ONCE), silence(CHIEF), silence(WORKER_0))
+    decision = judge_held(held(HUNG, round_number=2, job=ONCE), silence(CHIEF), silence(WORKER_0))
     message = action_of(decision, FailJob).message
     assert message.startswith(
         "The replica worker 1 did not answer its peers, and the replica chief 0 exited with a"
@@ -106,7 +106,7 @@ def test_error_message_of_a_job_that_a_hang_ended_names_the_member_that_did_not_
 
 def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is() -> None:
     for hung, other in ((CHIEF, WORKER_0), (WORKER_0, CHIEF)):
-        job, key = a_job(plan=a_plan(1)), a_replica(hung).key
+        job, key = a_job(plan=a_plan(workers=1)), a_replica(hung).key
         two = [
             a_replica(member, incarnation=2, ordered_at=at(10), round_reported=True)
             for member in (CHIEF, WORKER_0)
@@ -121,20 +121,32 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
 @pytest.mark.parametrize(
     ("state", "ends"),
     [
-        (held(2, HUNG), (silence(CHIEF),)),
-        (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
-        (held(2, HUNG), (exited(WORKER_0, signal=6), silence(CHIEF))),
-        (held(2, HUNG), tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0))),
-        (held(2, replace(HUNG, round_reported=False)), (silence(CHIEF), silence(WORKER_0))),
-        (held(2, HUNG, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
-    ],
-    ids=[
-        "two others",
-        "no other",
-        "an abort without words",
-        "a closed connection",
-        "it had completed, or lost its VM before it reported",
-        "it took no part",
+        pytest.param(held(HUNG, round_number=2), (silence(CHIEF),), id="two others"),
+        pytest.param(
+            held(HUNG, round_number=2),
+            (silence(CHIEF), silence(WORKER_0), silence(WORKER_1)),
+            id="no other",
+        ),
+        pytest.param(
+            held(HUNG, round_number=2),
+            (exited(WORKER_0, signal=6), silence(CHIEF)),
+            id="an abort without words",
+        ),
+        pytest.param(
+            held(HUNG, round_number=2),
+            tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0)),
+            id="a closed connection",
+        ),
+        pytest.param(
+            held(replace(HUNG, round_reported=False), round_number=2),
+            (silence(CHIEF), silence(WORKER_0)),
+            id="it had completed, or lost its VM before it reported",
+        ),
+        pytest.param(
+            held(HUNG, round_number=2, without=(WORKER_1,)),
+            (silence(CHIEF), silence(WORKER_0)),
+            id="it took no part",
+        ),
     ],
 )
 def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung(
@@ -165,10 +177,12 @@ def replied(replica_id: ReplicaId, *, lost_first: bool) -> State:
     """Return a held round whose member has lost its VM, before or after its report, and is ready on
     another one.
     """
-    state = held(2, a_replica(replica_id, incarnation=1, ordered_at=at(10)))
+    state = held(a_replica(replica_id, incarnation=1, ordered_at=at(10)), round_number=2)
     loss = lost(replica_id, incarnation=2)
-    again = ready(replica_id, 2, vm_generation=2)
-    events: list[Event] = [loss, again] if lost_first else [ready(replica_id, 2), loss, again]
+    again = ready(replica_id, incarnation=2, vm_generation=2)
+    events: list[Event] = (
+        [loss, again] if lost_first else [ready(replica_id, incarnation=2), loss, again]
+    )
     for seconds, event in enumerate(events, start=91):
         state = after(state, event, seconds)
     return state
@@ -179,9 +193,9 @@ def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> No
     ended = exited(WORKER_1, 1, error=PEER_LOSS)
     # It waits for no VM.
     policy = ExitPolicy(rules=(ExitRule(first=134, last=134, action=ExitAction.FAIL),))
-    job = a_job(plan=a_plan(2, exit_policy=policy))
-    state = held(2, a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), job=job)
-    state = after(state, of_ready(WORKER_1, 2, ended), 91)
+    job = a_job(plan=a_plan(workers=2, exit_policy=policy))
+    state = held(a_replica(WORKER_1, incarnation=1, ordered_at=at(10)), round_number=2, job=job)
+    state = after(state, of_ready(WORKER_1, ended, incarnation=2), 91)
     state = after(state, lost(WORKER_1, incarnation=2), 92)
     assert "worker 1" not in judge_held(state, silence(CHIEF), silence(WORKER_0)).text
 
@@ -201,12 +215,14 @@ def test_own_end_counts_also_if_the_member_loses_its_vm_after_its_report() -> No
 def test_end_that_is_stronger_evidence_decides_before_the_silence_of_a_member(
     end: End, text: str
 ) -> None:
-    assert text in judge_held(held(2, HUNG), end, silence(CHIEF), silence(WORKER_0)).text
+    assert (
+        text in judge_held(held(HUNG, round_number=2), end, silence(CHIEF), silence(WORKER_0)).text
+    )
 
 
 def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_exit() -> None:
     ends = (silence(CHIEF), silence(WORKER_0))
-    spent = judge_held(held(2, replace(HUNG, restarts=(NOW,) * 5)), *ends)
+    spent = judge_held(held(replace(HUNG, restarts=(NOW,) * 5), round_number=2), *ends)
     assert action_of(spent, RerunJob).lost == f"1-{WORKER_1}"
     assert "the whole job is rerun (rerun 1 of 3), worker 1 on another VM." in spent.text
     for task_type, expected in (
@@ -214,9 +230,18 @@ def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_e
         (TaskType.WORKER, "10 begin_round"),
     ):
         rule = ExitRule(first=134, last=134, action=ExitAction.FAIL, task_types=(task_type,))
-        state = held(2, HUNG, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
+        state = held(
+            HUNG,
+            round_number=2,
+            job=a_job(plan=a_plan(workers=2, exit_policy=ExitPolicy(rules=(rule,)))),
+        )
         assert summarize(judge_held(state, *ends)).startswith(expected)
     earlier = a_replica(WORKER_0, ReplicaState.REPLACING, has_ended=True)  # before an earlier round
     rule = ExitRule(first=134, last=134, action=ExitAction.FAIL)
-    state = held(2, HUNG, earlier, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
+    state = held(
+        HUNG,
+        earlier,
+        round_number=2,
+        job=a_job(plan=a_plan(workers=2, exit_policy=ExitPolicy(rules=(rule,)))),
+    )
     assert "ended: chief 0 failed first" in judge_held(state, silence(CHIEF)).text

@@ -41,35 +41,45 @@ from trainmaster.core.model.replica_id import ReplicaId
 @pytest.mark.parametrize(
     ("worker", "ends", "absent"),
     [
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(10)),
             (CHIEF, WORKER_0),
             "; worker 1 reported no failure",
+            id="hangs",
         ),
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(90)),
             (CHIEF, WORKER_0),
             "; worker 1 had exited 0",
+            id="completed",
         ),
-        (
+        pytest.param(
             a_replica(WORKER_1, incarnation=2, ordered_at=at(10), left_peers=True),
             (CHIEF, WORKER_0),
             "; the ranks of worker 1 had exited 0",
+            id="left its peers",
         ),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
+        pytest.param(
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), "", id="two others"
+        ),
+        pytest.param(
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, "", id="no other"
+        ),
     ],
-    ids=["hangs", "completed", "left its peers", "two others", "no other"],
 )
 def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
     worker: Replica, ends: tuple[ReplicaId, ...], absent: str
 ) -> None:
-    decision = judge_held(held(2, worker), *(exited(member, 1, error=PEER_LOSS) for member in ends))
+    decision = judge_held(
+        held(worker, round_number=2), *(exited(member, 1, error=PEER_LOSS) for member in ends)
+    )
     assert (
         f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1"
         in decision.text
     )
-    own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
+    own = judge_held(
+        held(worker, round_number=2), *(exited(member, 1, error=BUG) for member in ends)
+    )
     assert "; worker" not in own.text
 
 
@@ -82,32 +92,27 @@ SILENT: Final = ProgramError(*LATE_PEERS[0], STEP)
 @pytest.mark.parametrize(
     ("worker_0", "worker_1", "left"),
     [
-        (COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0"),
-        (
+        pytest.param(COMPLETED, COMPLETED, "; worker 0, worker 1 had exited 0", id="two completed"),
+        pytest.param(
             WAITS_FOR_PEERS,
             WAITS_FOR_PEERS,
             "; the ranks of worker 0, worker 1 had exited 0",
+            id="two launchers wait",
         ),
-        (
+        pytest.param(
             COMPLETED,
             WAITS_FOR_PEERS,
             "; worker 0 had exited 0; the ranks of worker 1 had exited 0",
+            id="one of each",
         ),
-        (STOPPED, COMPLETED, "; worker 1 had exited 0"),
-        (STOPPED, STOPPED, ""),
-    ],
-    ids=[
-        "two completed",
-        "two launchers wait",
-        "one of each",
-        "one was stopped",
-        "none has left",
+        pytest.param(STOPPED, COMPLETED, "; worker 1 had exited 0", id="one was stopped"),
+        pytest.param(STOPPED, STOPPED, "", id="none has left"),
     ],
 )
 def test_verdict_names_all_members_that_had_left_the_others(
     worker_0: dict[str, Any], worker_1: dict[str, Any], left: str
 ) -> None:
-    state = held(2, a_replica(WORKER_0, **worker_0), a_replica(WORKER_1, **worker_1))
+    state = held(a_replica(WORKER_0, **worker_0), a_replica(WORKER_1, **worker_1), round_number=2)
     decision = judge_held(state, exited(CHIEF, 1, error=PEER_LOSS, ran_s=20))
     assert (
         f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){left}. Restart 1"
@@ -131,10 +136,10 @@ def test_members_that_twice_leave_several_others_prove_a_bug(
     event = left()
     if error is not None:
         event = replace(event, error=replace(error, own_frame=STEP))
-    first = held(2, a_replica(WORKER_0, **worker_0), recalled(2))
+    first = held(a_replica(WORKER_0, **worker_0), recalled(2), round_number=2)
     begun = apply(first, evolve(first, judge_held(first, event), NOW))
     again = a_replica(WORKER_0, **{**worker_0, "incarnation": worker_0["incarnation"] + 1})
-    decision = judge_held(held(3, again, recalled(3), bug=begun.job.round.bug), event)
+    decision = judge_held(held(again, recalled(3), round_number=3, bug=begun.job.round.bug), event)
     assert summarize(decision) == action
 
 
@@ -163,21 +168,23 @@ def waiting(number: int) -> Replica:
 
 
 def test_launcher_whose_ranks_exit_0_twice_before_those_of_the_others_proves_a_bug() -> None:
-    state = held(2, waiting(2))
+    state = held(waiting(2), round_number=2)
     first = judge_held(state, left(), left(WORKER_0))
     assert "; the ranks of worker 1 had exited 0. " in first.text
     assert first.text.endswith(
         "Give all ranks the same number of steps: the others wait for those that end."
     )
     begun = apply(state, evolve(state, first, NOW))
-    decision = judge_held(held(3, waiting(3), bug=begun.job.round.bug), left(), left(WORKER_0))
+    decision = judge_held(
+        held(waiting(3), round_number=3, bug=begun.job.round.bug), left(), left(WORKER_0)
+    )
     assert summarize(decision) == "8 fail_job same_failure_again"
 
 
 def test_peers_that_twice_lose_a_member_that_had_exited_0_prove_a_bug() -> None:
-    state = held(2, recalled(2))
+    state = held(recalled(2), round_number=2)
     begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
-    again = held(3, recalled(3), bug=begun.job.round.bug)
+    again = held(recalled(3), round_number=3, bug=begun.job.round.bug)
     decision = judge_held(again, left(WORKER_0, port=7588), left())
     assert summarize(decision) == "8 fail_job same_failure_again"
     assert "; worker 1 had exited 0. This error is permanent" in decision.text
@@ -198,15 +205,17 @@ def test_peers_that_twice_lose_a_member_that_had_exited_0_prove_a_bug() -> None:
 def test_peers_that_lose_a_member_in_another_way_prove_no_bug(
     worker: Replica, ends: tuple[ReplicaExited, ...]
 ) -> None:
-    state = held(2, recalled(2))
+    state = held(recalled(2), round_number=2)
     begun = apply(state, evolve(state, judge_held(state, left(), left(WORKER_0)), NOW))
-    decision = judge_held(held(3, worker, bug=begun.job.round.bug), *ends)
+    decision = judge_held(held(worker, round_number=3, bug=begun.job.round.bug), *ends)
     assert isinstance(decision.action, BeginRound)
 
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_member_that_is_lost_without_a_failure_of_its_own_has_advice(failures: int) -> None:
     alive = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
-    decision = judge_held(held(2, alive, quick_failures=failures), left(), left(WORKER_0))
+    decision = judge_held(
+        held(alive, round_number=2, quick_failures=failures), left(), left(WORKER_0)
+    )
     times = " 2 times in a row, no" if failures else " No"
     assert f"{times} VM and no program was lost. If the ranks of worker 1 end" in decision.text

@@ -68,31 +68,32 @@ FAILED_RANKS: Final = replace(LEFT, tail=f"[rank1]: {LOST}{SEVERAL.format(1)}")
 @pytest.mark.parametrize(
     ("event", "left"),
     [
-        (LEFT, True),
-        (replace(LEFT, tail=f"[rank0]: {LOST}{ENDS_RANK}{REPORT}"), False),
-        (
+        pytest.param(LEFT, True, id="the only failure, and no other rank ran"),
+        pytest.param(
+            replace(LEFT, tail=f"[rank0]: {LOST}{ENDS_RANK}{REPORT}"),
+            False,
+            id="torchrun had to end a rank",
+        ),
+        pytest.param(
             replace(LEFT, tail=LEFT.tail.replace("<NO_OTHER_FAILURES>", "exitcode  : 1 (pid: 9)")),
             False,
+            id="another rank failed",
         ),
-        (replace(LEFT, tail=REPORT), False),
-        (replace(LEFT, tail=""), False),
-        (replace(LEFT, error=replace(ERROR, type="ValueError", message="bad batch")), False),
-        (
+        pytest.param(replace(LEFT, tail=REPORT), False, id="the output is cut"),
+        pytest.param(replace(LEFT, tail=""), False, id="no output"),
+        pytest.param(
+            replace(LEFT, error=replace(ERROR, type="ValueError", message="bad batch")),
+            False,
+            id="a failure of its own",
+        ),
+        pytest.param(
             replace(
                 LEFT,
                 error=ProgramError("ConnectionResetError", "Connection reset by peer", "ssl.py:9"),
             ),
             False,
+            id="the connection of a service",
         ),
-    ],
-    ids=[
-        "the only failure, and no other rank ran",
-        "torchrun had to end a rank",
-        "another rank failed",
-        "the output is cut",
-        "no output",
-        "a failure of its own",
-        "the connection of a service",
     ],
 )
 def test_rank_was_left_if_all_others_of_its_machine_had_exited_0(
@@ -104,28 +105,31 @@ def test_rank_was_left_if_all_others_of_its_machine_had_exited_0(
 @pytest.mark.parametrize(
     ("event", "ranks", "left"),
     [
-        (STOPPED_RANK, 4, "2 of the 4 ranks"),
-        (STOPPED_RANK, 3, "1 of the 3 ranks"),
-        (STOPPED_RANK, 2, ""),
-        (STOPPED_RANK, None, ""),
-        (replace(STOPPED_RANK, tail=STOPPED_RANK.tail.replace(LOST, "")), 4, ""),
-        (replace(STOPPED_RANK, error=replace(ERROR, message=SILENT)), 4, ""),
-        (FAILED_RANKS, 3, "1 of the 3 ranks"),
-        (replace(FAILED_RANKS, error=replace(ERROR, message=SILENT)), 3, "1 of the 3 ranks"),
-        (FAILED_RANKS, 2, ""),
-        (replace(LEFT, tail=f"[rank0]: {LOST}"), 4, ""),
-    ],
-    ids=[
-        "two left",
-        "one left",
-        "none left",
-        "unknown number",
-        "the output is cut",
-        "the rank that was ended may hang",
-        "two failed",
-        "two waited in vain",
-        "both failed",
-        "no report",
+        pytest.param(STOPPED_RANK, 4, "2 of the 4 ranks", id="two left"),
+        pytest.param(STOPPED_RANK, 3, "1 of the 3 ranks", id="one left"),
+        pytest.param(STOPPED_RANK, 2, "", id="none left"),
+        pytest.param(STOPPED_RANK, None, "", id="unknown number"),
+        pytest.param(
+            replace(STOPPED_RANK, tail=STOPPED_RANK.tail.replace(LOST, "")),
+            4,
+            "",
+            id="the output is cut",
+        ),
+        pytest.param(
+            replace(STOPPED_RANK, error=replace(ERROR, message=SILENT)),
+            4,
+            "",
+            id="the rank that was ended may hang",
+        ),
+        pytest.param(FAILED_RANKS, 3, "1 of the 3 ranks", id="two failed"),
+        pytest.param(
+            replace(FAILED_RANKS, error=replace(ERROR, message=SILENT)),
+            3,
+            "1 of the 3 ranks",
+            id="two waited in vain",
+        ),
+        pytest.param(FAILED_RANKS, 2, "", id="both failed"),
+        pytest.param(replace(LEFT, tail=f"[rank0]: {LOST}"), 4, "", id="no report"),
     ],
 )
 def test_ranks_that_the_report_does_not_name_had_exited_0(

@@ -110,22 +110,13 @@ HALF_DOUBTED = 0.35 * ADVISED + 0.65 * (0.5 - 0.5 * 0.5 ** (1 / 3))
 @pytest.mark.parametrize(
     ("outcome", "age_s", "chance"),
     [
-        (None, 0, 0.7 * ADVISED + 0.3 * 0.5),
-        (True, 0, 0.7 * ADVISED + 0.3),
-        (True, HALF_S, 0.7 * ADVISED + 0.3 * 0.75),
-        (False, 0, 0.0),
-        (False, ADVICE_DOUBTED.total_seconds(), HALF_DOUBTED),
-        (False, -60, 0.0),
-        (False, MANY_S, 0.7 * ADVISED + 0.3 * 0.5),
-    ],
-    ids=[
-        "no outcome",
-        "created",
-        "created before",
-        "stockout",
-        "stockout before",
-        "clock is behind",
-        "forgotten",
+        pytest.param(None, 0, 0.7 * ADVISED + 0.3 * 0.5, id="no outcome"),
+        pytest.param(True, 0, 0.7 * ADVISED + 0.3, id="created"),
+        pytest.param(True, HALF_S, 0.7 * ADVISED + 0.3 * 0.75, id="created before"),
+        pytest.param(False, 0, 0.0, id="stockout"),
+        pytest.param(False, ADVICE_DOUBTED.total_seconds(), HALF_DOUBTED, id="stockout before"),
+        pytest.param(False, -60, 0.0, id="clock is behind"),
+        pytest.param(False, MANY_S, 0.7 * ADVISED + 0.3 * 0.5, id="forgotten"),
     ],
 )
 def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
@@ -154,13 +145,12 @@ TPU = TaskGroup(TaskType.WORKER, 1, machine_type="", tpu=Tpu("v5litepod-16", "r"
 @pytest.mark.parametrize(
     ("groups", "advised"),
     [
-        ((replace(CHIEF, purchase=SPOT), SPOT_GPU), [SPOT_GPU]),
-        ((SPOT_AT_FIRST_GPU,), [SPOT_AT_FIRST_GPU]),
-        ((WITH_GPU,), []),
-        ((replace(CHIEF, purchase=SPOT),), []),
-        ((TPU,), []),
+        pytest.param((replace(CHIEF, purchase=SPOT), SPOT_GPU), [SPOT_GPU], id="Spot GPUs"),
+        pytest.param((SPOT_AT_FIRST_GPU,), [SPOT_AT_FIRST_GPU], id="Spot at first"),
+        pytest.param((WITH_GPU,), [], id="on demand"),
+        pytest.param((replace(CHIEF, purchase=SPOT),), [], id="no GPU"),
+        pytest.param((TPU,), [], id="TPU"),
     ],
-    ids=["Spot GPUs", "Spot at first", "on demand", "no GPU", "TPU"],
 )
 def test_advice_is_asked_for_about_spot_vms_with_gpus(
     groups: tuple[TaskGroup, ...], advised: list[TaskGroup]
@@ -178,22 +168,13 @@ A, B, C, D = Prospect(0.4), Prospect(0.9), Prospect(0.29, OLD), Prospect(0.05, O
 @pytest.mark.parametrize(
     ("prospects", "ranks", "order"),
     [
-        ((A, B, C, D), (0, 0, 0, 0), (1, 0, 2, 3)),
-        ((D, C, B, A), (0, 0, 0, 0), (2, 3, 1, 0)),
-        ((A, B, C, D), (0, 1, 2, 3), (0, 1, 2, 3)),
-        ((D, A, B), (0, 1, 2), (1, 2, 0)),
-        ((A, A, A), (0, 0, 0), (0, 1, 2)),
-        ((A, Prospect(0.0, at(0)), B), (0, 0, 1), (0, 2)),
-        ((Prospect(0.0, at(0)),), (0,), ()),
-    ],
-    ids=[
-        "chance",
-        "any order",
-        "rank before chance",
-        "unlikely last",
-        "equal",
-        "fresh failure",
-        "all fresh",
+        pytest.param((A, B, C, D), (0, 0, 0, 0), (1, 0, 2, 3), id="chance"),
+        pytest.param((D, C, B, A), (0, 0, 0, 0), (2, 3, 1, 0), id="any order"),
+        pytest.param((A, B, C, D), (0, 1, 2, 3), (0, 1, 2, 3), id="rank before chance"),
+        pytest.param((D, A, B), (0, 1, 2), (1, 2, 0), id="unlikely last"),
+        pytest.param((A, A, A), (0, 0, 0), (0, 1, 2), id="equal"),
+        pytest.param((A, Prospect(0.0, at(0)), B), (0, 0, 1), (0, 2), id="fresh failure"),
+        pytest.param((Prospect(0.0, at(0)),), (0,), (), id="all fresh"),
     ],
 )
 def test_pass_requests_likely_candidates_by_rank_and_then_the_unlikely_ones(

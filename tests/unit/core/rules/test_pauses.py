@@ -22,29 +22,32 @@ def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> Non
     pauses = []
     state = a_state()
     for incarnation in range(1, 6):
-        state, pause_s = after_failure(state, incarnation, ran_s=5)
+        state, pause_s = after_failure(state, incarnation=incarnation, ran_s=5)
         pauses.append(pause_s)
     assert pauses == [0, 1, 2, 4, 8]
-    state, pause_s = after_failure(state, 6, ran_s=5)
+    state, pause_s = after_failure(state, incarnation=6, ran_s=5)
     assert (state.job.attempt, pause_s) == (2, 16)
     for incarnation, expected in ((1, 32), (2, 60)):
-        state, pause_s = after_failure(state, incarnation, ran_s=5)
+        state, pause_s = after_failure(state, incarnation=incarnation, ran_s=5)
         assert pause_s == expected
-    state, pause_s = after_failure(state, 3, ran_s=601)
+    state, pause_s = after_failure(state, incarnation=3, ran_s=601)
     assert pause_s == 0
 
 
 def test_restart_is_at_once_if_the_policy_has_no_pauses() -> None:
     job = a_job(plan=a_plan(exit_policy=ExitPolicy(pauses=False)))
-    state, pause_s = after_failure(a_state(job=job), 1, ran_s=5)
+    state, pause_s = after_failure(a_state(job=job), incarnation=1, ran_s=5)
     assert pause_s == 0
-    state, pause_s = after_failure(state, 2, ran_s=5)
+    state, pause_s = after_failure(state, incarnation=2, ran_s=5)
     assert pause_s == 0
 
 
 def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
     state, _ = after_failure(
-        a_state(a_replica(CHIEF), a_replica(WORKER_0, quick_failures=1)), 1, ran_s=5, signal=11
+        a_state(a_replica(CHIEF), a_replica(WORKER_0, quick_failures=1)),
+        incarnation=1,
+        ran_s=5,
+        signal=11,
     )
     pauses = {
         target.replica.replica_id: target.directive.pause_s
@@ -54,7 +57,7 @@ def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
 
 
 def test_replacement_of_the_vm_ends_the_pauses() -> None:
-    state, _ = after_failure(a_state(), 1, ran_s=5)
+    state, _ = after_failure(a_state(), incarnation=1, ran_s=5)
     replaced = evolve(state, judge(state, lost(WORKER_0, incarnation=2), NOW), NOW)
     assert replaced.replicas[0].quick_failures == 0
 
@@ -81,7 +84,7 @@ def test_message_of_the_third_quick_failure_suggests_a_bug(
 
 
 def after_failure(
-    state: State, incarnation: int, *, ran_s: float, signal: int | None = None
+    state: State, *, incarnation: int, ran_s: float, signal: int | None = None
 ) -> tuple[State, int]:
     """Return the state after worker 0's program failed and was ordered again, and the pause before
     its next start.

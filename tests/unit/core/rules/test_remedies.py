@@ -475,7 +475,7 @@ def test_remedy_of_the_largest_disk_names_no_larger_one() -> None:
 def test_remedy_of_a_missing_rank_fits_the_number_of_machines(
     message: str, workers: int, expected: str
 ) -> None:
-    plan = a_plan(workers)
+    plan = a_plan(workers=workers)
     event = exited(CHIEF, 1, error=error("KeyError", message))
     assert remedy_of_exit(event, plan).startswith(expected)
 

@@ -99,7 +99,7 @@ def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that
     assert decision.text == f"Round 1 ended: {text}. {restart}"
 
 
-ONCE: Final = a_job(plan=a_plan(2, disable_retries=True))
+ONCE: Final = a_job(plan=a_plan(workers=2, disable_retries=True))
 """A job that fails at its first failure."""
 
 
@@ -113,7 +113,7 @@ def test_error_message_of_a_job_that_a_stall_ended_is_that_of_the_member_that_is
         )
         for replica_id, own in zip(MEMBERS, (STEP, DATA, STEP), strict=True)
     ]
-    action = action_of(judge_held(held(2, job=ONCE), *stalls), FailJob)
+    action = action_of(judge_held(held(round_number=2, job=ONCE), *stalls), FailJob)
     assert action.replica == a_replica(WORKER_0).key
     assert action.message.startswith(
         "The replica worker 0 was ended because it was still for 10 minutes, in call"

@@ -45,27 +45,32 @@ def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (success(EARLY), "ended at 25 % of its own progress (epoch 2 of 8)"),
-        (
+        pytest.param(
+            success(EARLY), "ended at 25 % of its own progress (epoch 2 of 8)", id="early epoch"
+        ),
+        pytest.param(
             success(LastProgress(share=0.5, step=50, steps=100)),
             "ended at 50 % of its own progress (step 50 of 100)",
+            id="early step",
         ),
-        (
+        pytest.param(
             success(LastProgress(share=1.0, not_finite=("loss",))),
             "loss was NaN or infinite at the end",
+            id="NaN",
         ),
-        (
+        pytest.param(
             replace(success(), left_nothing=True),
             "nothing was written to its jobDir gs://bucket/digits",
+            id="no output",
         ),
-        (
+        pytest.param(
             replace(success(), error=LOST),
             "its output ends with KeyError: 'rows' (train.py:7 in load)",
+            id="error",
         ),
-        (success(ran_s=0.6), "ran for 1 s"),
-        (success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing"),
+        pytest.param(success(ran_s=0.6), "ran for 1 s", id="a second"),
+        pytest.param(success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing", id="silent"),
     ],
-    ids=["early epoch", "early step", "NaN", "no output", "error", "a second", "silent"],
 )
 def test_suspicious_success_has_a_note(event: ReplicaExited, expected: str) -> None:
     assert notes(event) == (expected,)
@@ -74,20 +79,14 @@ def test_suspicious_success_has_a_note(event: ReplicaExited, expected: str) -> N
 @pytest.mark.parametrize(
     "event",
     [
-        success(),
-        success(ran_s=None, tail=""),
-        success(LastProgress(share=1.0, epoch=8, epochs=8)),
-        success(LastProgress(share=0.95, step=95, steps=100)),
-        success(LastProgress(share=0.75, epoch=3, epochs=4)),
-        success(ran_s=0.6, incarnation=2),
-    ],
-    ids=[
-        "unknown",
-        "an agent without ran_s",
-        "complete",
-        "prints each 5th step",
-        "may count from 0",
-        "resumed at its end",
+        pytest.param(success(), id="unknown"),
+        pytest.param(success(ran_s=None, tail=""), id="an agent without ran_s"),
+        pytest.param(success(LastProgress(share=1.0, epoch=8, epochs=8)), id="complete"),
+        pytest.param(
+            success(LastProgress(share=0.95, step=95, steps=100)), id="prints each 5th step"
+        ),
+        pytest.param(success(LastProgress(share=0.75, epoch=3, epochs=4)), id="may count from 0"),
+        pytest.param(success(ran_s=0.6, incarnation=2), id="resumed at its end"),
     ],
 )
 def test_ordinary_success_has_no_note(event: ReplicaExited) -> None:

@@ -92,16 +92,24 @@ def test_rank_of_an_end(end: End, rank: Rank) -> None:
 
 def test_end_counts_for_the_round_that_it_ended_and_not_before_its_start() -> None:
     early = replace(exited(WORKER_0, 1, incarnation=2), at=at(-50))
-    assert round_end(running(2, began_at=at(60)), early) == ("1-2", Rank.OTHER, at(60))
-    state = held(3, began_at=at(60))
-    assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 1, incarnation=2))) == (
+    assert round_end(running(round_number=2, began_at=at(60)), early) == ("1-2", Rank.OTHER, at(60))
+    state = held(round_number=3, began_at=at(60))
+    assert round_end(
+        state, of_ready(WORKER_0, exited(WORKER_0, 1, incarnation=2), incarnation=3)
+    ) == (
         "1-2",
         Rank.OTHER,
         at(100),
     )
-    assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 1, incarnation=1))) is None
-    assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 0, incarnation=2))) is None
-    assert round_end(state, ready(WORKER_0, 3)) is None
+    assert (
+        round_end(state, of_ready(WORKER_0, exited(WORKER_0, 1, incarnation=1), incarnation=3))
+        is None
+    )
+    assert (
+        round_end(state, of_ready(WORKER_0, exited(WORKER_0, 0, incarnation=2), incarnation=3))
+        is None
+    )
+    assert round_end(state, ready(WORKER_0, incarnation=3)) is None
 
 
 IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
@@ -131,8 +139,8 @@ IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
 def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
     worker: Replica, expected: object
 ) -> None:
-    assert round_end(held(3, worker), lost(WORKER_0)) == expected
-    rerun = held(1, worker, job=a_job(attempt=2))
+    assert round_end(held(worker, round_number=3), lost(WORKER_0)) == expected
+    rerun = held(worker, round_number=1, job=a_job(attempt=2))
     end = round_end(rerun, lost(WORKER_0))
     assert end is None or end.round == "2-1-held"
 
@@ -141,7 +149,7 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
 
 
 def test_round_begins_after_a_rerun_without_a_verdict() -> None:
-    state = held(1)
+    state = held(round_number=1)
     assert summarize(judge_held(state)) == "0 begin_round round_begins"
 
 
@@ -211,7 +219,7 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
 def test_the_deciding_end_is_judged_by_the_rules_of_exits(
     event: ReplicaExited, plan: dict[str, object], expected: str
 ) -> None:
-    assert summarize(judge_held(held(job=a_job(plan=a_plan(2, **plan))), event)) == expected
+    assert summarize(judge_held(held(job=a_job(plan=a_plan(workers=2, **plan))), event)) == expected
 
 
 def test_crash_in_a_round_restarts_all_members_like_any_other_failure() -> None:
@@ -225,7 +233,7 @@ def test_crash_in_a_round_restarts_all_members_like_any_other_failure() -> None:
 
 
 def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> None:
-    state = held(7, a_replica(WORKER_0, incarnation=7, restarts_used=5))
+    state = held(a_replica(WORKER_0, incarnation=7, restarts_used=5), round_number=7)
     decision = judge_held(state, exited(WORKER_0, 1, incarnation=6))
     assert action_of(decision, RerunJob).lost == f"1-{WORKER_0}"
     assert (
@@ -242,7 +250,9 @@ def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> Non
 
 def test_restarts_that_are_older_than_the_window_do_not_count() -> None:
     worker = a_replica(WORKER_0, incarnation=7, restarts=tuple(at(number) for number in range(5)))
-    state = held(7, worker, job=a_job(plan=a_plan(exit_policy=ExitPolicy(window_s=98))))
+    state = held(
+        worker, round_number=7, job=a_job(plan=a_plan(exit_policy=ExitPolicy(window_s=98)))
+    )
     decision = judge_held(state, exited(WORKER_0, 1, incarnation=6))
     assert "Restart 3 of 5" in decision.text
     begun = apply(state, evolve(state, decision, NOW))
@@ -266,7 +276,7 @@ def test_reboot_soon_after_the_begin_of_the_round_is_free_and_the_member_gets_an
 
 
 def test_third_reboot_soon_after_the_begin_of_a_round_reruns_the_job_in_the_next_zone() -> None:
-    state = held(2, a_replica(WORKER_0, incarnation=2, wasted=2))
+    state = held(a_replica(WORKER_0, incarnation=2, wasted=2), round_number=2)
     decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
     assert summarize(decision) == "4 rerun_job vm_restarted"
     rerun = apply(state, evolve(state, decision, NOW)).job
@@ -274,36 +284,39 @@ def test_third_reboot_soon_after_the_begin_of_a_round_reruns_the_job_in_the_next
 
 
 def test_quick_failures_and_bugs_count_for_the_job() -> None:
-    state = held(2, quick_failures=2)
+    state = held(round_number=2, quick_failures=2)
     bug = exited(WORKER_0, 1, error=BUG, ran_s=5)
     begun = apply(state, evolve(state, judge_held(state, bug), NOW))
     assert begun.job.round.quick_failures == 3
-    again = held(3, bug=begun.job.round.bug)
+    again = held(round_number=3, bug=begun.job.round.bug)
     other_member = exited(WORKER_1, 1, error=BUG, ran_s=5, incarnation=2)
     assert summarize(judge_held(again, other_member)) == "8 fail_job same_failure_again"
 
 
 def test_verdict_waits_for_all_members_unless_it_ends_the_job() -> None:
     missing = a_replica(WORKER_1, ReplicaState.WAITING)
-    restart = judge_held(held(2, missing), exited(WORKER_0, 1))
-    assert (restart.reason, restart.is_provisional) == (Reason.NOT_YET, True)
+    restart = judge_held(held(missing, round_number=2), exited(WORKER_0, 1))
+    assert restart.is_provisional
     out_of_memory = exited(WORKER_0, signal=9, out_of_memory=True)
-    assert summarize(judge_held(held(2, missing), out_of_memory)) == "8 fail_job out_of_memory"
+    assert (
+        summarize(judge_held(held(missing, round_number=2), out_of_memory))
+        == "8 fail_job out_of_memory"
+    )
 
 
 def test_verdict_on_a_round_that_began_is_ignored() -> None:
-    assert judge_held(running(2)).reason is Reason.NOTHING_TO_DO
+    assert judge_held(running(round_number=2)).reason is Reason.NOTHING_TO_DO
 
 
 def test_fourth_rerun_ends_the_job() -> None:
     worker = a_replica(WORKER_0, incarnation=7, restarts_used=5)
-    state = held(7, worker, job=a_job(budgets=Budgets(reruns_used=3)))
+    state = held(worker, round_number=7, job=a_job(budgets=Budgets(reruns_used=3)))
     decision = judge_held(state, exited(WORKER_0, signal=11, incarnation=6))
     assert summarize(decision) == "10 fail_job reruns_spent"
 
 
 def test_reboot_of_a_vm_that_was_replaced_since_does_not_count_for_its_successor() -> None:
-    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2))
+    state = held(a_replica(WORKER_0, incarnation=2, vm_generation=2), round_number=2)
     decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
     action = action_of(decision, BeginRound)
     assert action.charge is Budget.FREE
@@ -313,7 +326,7 @@ def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -
     successor = a_replica(
         WORKER_0, incarnation=7, vm_generation=2, instance_id="2002", restarts_used=5
     )
-    state = held(7, successor)
+    state = held(successor, round_number=7)
     decision = judge_held(state, exited(WORKER_0, signal=11, incarnation=6))
     rerun = apply(state, evolve(state, decision, NOW))
     (worker,) = (replica for replica in rerun.replicas if replica.replica_id == WORKER_0)
@@ -344,14 +357,14 @@ def test_vm_given_up_in_a_hold_is_evidence_until_it_reports_how_the_round_ended(
 ) -> None:
     event = exited(WORKER_0, cause=cause, incarnation=2, seconds=95)
     kept = a_replica(WORKER_0, ordered_at=at(10))
-    end = round_end(held(2, kept), event)
+    end = round_end(held(kept, round_number=2), event)
     assert end is not None
     assert end.round == "1-1"
     for unrelated in (
         a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
         a_replica(WORKER_0, ReplicaState.REPLACING, vm_generation=2, ordered_at=at(95)),
     ):
-        other = round_end(held(2, unrelated), event)
+        other = round_end(held(unrelated, round_number=2), event)
         assert other is not None
         assert other.round == "1-2-held"
 
@@ -374,7 +387,7 @@ def test_vm_that_cannot_be_set_up_again_tells_how_the_round_ended_on_it(
 ) -> None:
     kept = a_replica(WORKER_0, ordered_at=at(10))
     event = replace(GIVEN_UP, ended=ended)
-    end = round_end(held(2, kept), event)
+    end = round_end(held(kept, round_number=2), event)
     assert end is not None
     assert (end.round, end.rank, end.ended_at) == ("1-1", rank, at(80))
     assert end_in(event, end.round) == ended
@@ -383,22 +396,27 @@ def test_vm_that_cannot_be_set_up_again_tells_how_the_round_ended_on_it(
 @pytest.mark.parametrize(
     ("event", "replica"),
     [
-        (replace(GIVEN_UP, ended=REBOOT), a_replica(WORKER_0, incarnation=2, ordered_at=at(10))),
-        (
+        pytest.param(
+            replace(GIVEN_UP, ended=REBOOT),
+            a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
+            id="told before",
+        ),
+        pytest.param(
             replace(GIVEN_UP, ended=replace(REBOOT, subject=replace(REBOOT.subject, attempt=0))),
             a_replica(WORKER_0, ordered_at=at(10)),
+            id="of another attempt",
         ),
-        (
+        pytest.param(
             replace(GIVEN_UP, cause=ExitCause.UNFIT, ended=exited(WORKER_0, 1, error=BUG)),
             a_replica(WORKER_0, ordered_at=at(10)),
+            id="its machine has a fault",
         ),
     ],
-    ids=["told before", "of another attempt", "its machine has a fault"],
 )
 def test_end_before_counts_only_for_its_round_and_not_on_a_faulty_machine(
     event: ReplicaExited, replica: Replica
 ) -> None:
-    end = round_end(held(2, replica), event)
+    end = round_end(held(replica, round_number=2), event)
     assert end is not None
     assert end.ended_at == event.at
     assert end_in(event, end.round) == event
@@ -407,4 +425,4 @@ def test_end_before_counts_only_for_its_round_and_not_on_a_faulty_machine(
 def test_exit_0_of_a_primary_whose_vm_cannot_be_set_up_again_is_success() -> None:
     setup = exited(CHIEF, cause=ExitCause.SETUP, incarnation=2, seconds=95)
     event = replace(setup, ended=exited(CHIEF, 0, seconds=80))
-    assert summarize(judge(held(2), event, NOW)) == "2 succeed_job primary_exited_zero"
+    assert summarize(judge(held(round_number=2), event, NOW)) == "2 succeed_job primary_exited_zero"

@@ -70,7 +70,10 @@ def judge_and_apply(
 def report(state: State, now: datetime) -> State:
     """Let the agent of worker 0's VM report it ready."""
     replica = worker(state)
-    event = replace(ready(WORKER_0, replica.incarnation, replica.vm_generation), at=now)
+    event = replace(
+        ready(WORKER_0, incarnation=replica.incarnation, vm_generation=replica.vm_generation),
+        at=now,
+    )
     return judge_and_apply(state, event, now)[1]
 
 

@@ -61,21 +61,28 @@ def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted
 @pytest.mark.parametrize(
     ("alternatives", "name", "prices", "field"),
     [
-        (
+        pytest.param(
             [{"spot": "all"}, {"regions": ["us-west1"]}],
             "ordered",
             True,
             "trainmaster.placement.ordered[1]",
+            id="region",
         ),
-        (
+        pytest.param(
             [{"spot": "all"}, {"zones": ["us-west1-a"]}],
             "anyOf",
             True,
             "trainmaster.placement.any_of[1]",
+            id="zone",
         ),
-        ([{"spot": "all"}, {"spot": "none"}], "anyOf", False, "trainmaster.placement.any_of"),
+        pytest.param(
+            [{"spot": "all"}, {"spot": "none"}],
+            "anyOf",
+            False,
+            "trainmaster.placement.any_of",
+            id="no prices",
+        ),
     ],
-    ids=["region", "zone", "no prices"],
 )
 def test_job_that_this_installation_cannot_place_is_refused_with_the_field(
     world: World, alternatives: list[dict[str, object]], name: str, prices: bool, field: str
