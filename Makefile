@@ -111,11 +111,12 @@ mutants: $(INSTALLED) ## change each expression of the rules; list the changes t
 	@$(BIN)/python tests/mutation/run.py $(MODULE)
 
 SEEDS ?= 200000
-FUZZ_S ?= 3600
+FUZZ_INPUTS ?= 1000000
+FUZZ_S ?= 7200
 .PHONY: soak
-soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and throw hostile input at every entrance for FUZZ_S seconds
+soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and throw FUZZ_INPUTS hostile inputs at all entrances, in at most FUZZ_S seconds
 	@$(BIN)/python -m tests.sim.soak --seeds $(SEEDS)
-	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S) --seed $$RANDOM --jobs $$(getconf _NPROCESSORS_ONLN)
+	@$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --seconds $(FUZZ_S) --seed $$RANDOM --jobs $$(getconf _NPROCESSORS_ONLN)
 
 HISTORIES ?= 20000
 .PHONY: explore

@@ -187,6 +187,10 @@ Before its end, each event reads one document more, that of the machine set. The
 replica that is judged alone also writes the job.
 """
 
+KEPT_SETS: Final = 100
+"""Sets of kept machines of which the table shows the cost of a day."""
+DAY_MIN: Final = 24 * 60
+
 ABOVE_FLOOR: Final = {
     "rerun": "Each member reports twice: that it has stopped, and that it is ready for the next"
     " attempt. The floor needs agents that begin an attempt without the second report.",
@@ -276,14 +280,18 @@ JOBS: Final = 10_000
 REPLICAS: Final = 10
 """The installation of docs/scale.md."""
 REQUESTS: Final = {
+    "submission by a message, with the quota of messages": 4,
     "exit": 2,
     "duplicate of an exit": 3,
     "report that a replica is ready": 3,
     "last report, which requests the start": 3,
     "request to provision that is done already": 1,
 }
-"""Event → requests to Firestore of the function that judges it, whatever the size of the gang. What
-follows from it is the work of `provision`.
+"""Event → requests to Firestore of the function that judges it, whatever the size of the gang, one
+after the other. What follows from it is the work of `provision`.
+
+A submission counts the jobs of the last minute, looks for another owner of its VMs' names, looks
+for an earlier delivery, and commits.
 """
 
 
@@ -316,6 +324,11 @@ def tables() -> str:
         f"| {name}: {cost.words} | {cost.reads} | {cost.writes} | {cost.deletes} "
         f"| {cost.invocations} | {cost.dollars(size=10):.6f} |"
         for name, cost in KEPT.items()
+    )
+    a_day = KEPT_SETS * DAY_MIN * KEPT["minute"].dollars(REPLICAS)
+    lines.append(
+        f"\nWhile {KEPT_SETS} jobs keep machines, a day costs {a_day:.2f} USD, whatever the number"
+        " of machines; each minute has one listing per job."
     )
     lines.extend(["", "| event | requests to Firestore |", "| --- | --- |"])
     lines.extend(f"| {event} | {count} |" for event, count in REQUESTS.items())

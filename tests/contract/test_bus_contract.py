@@ -12,6 +12,7 @@ import pytest
 from google.api_core.exceptions import PermissionDenied
 from google.pubsub_v1.types import PublishRequest, PublishResponse
 
+from tests.support.load import is_quick
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp import clients, pubsub_bus
 from trainmaster.gcp.pubsub_bus import PubsubBus
@@ -187,7 +188,9 @@ def test_message_is_published_after_pubsub_was_down_for_20_seconds(
             except TemporaryError:
                 # Pub/Sub would redeliver the event that this message follows from.
                 errors += 1
-    assert OUTAGE_S - 1 < time.monotonic() - began < OUTAGE_S + CALL_S
+    took_s = time.monotonic() - began
+    assert took_s > OUTAGE_S - 1
+    assert is_quick(took_s, OUTAGE_S + CALL_S)
     assert errors <= 2
     bus.publish("trainmaster-submit", b"after", {})
     bus.close()

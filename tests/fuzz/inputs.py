@@ -1,6 +1,9 @@
 """Hostile input: documents of a kind that an entrance accepts, changed at random places, or nothing
 but a shape.
 
+Most changes leave a value of the same type, or words of another document of the entrance:
+such inputs pass the first checks, and meet those behind them.
+
 An input follows from its number alone. It has at most `BYTES_MAX` bytes, more than any entrance
 accepts. Most inputs are small, so that an hour has room for many.
 """
@@ -10,11 +13,15 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
 BYTES_MAX: Final = 4_000_000
+WORD: Final = re.compile(rb"\w+|\W")
+WORDY_BYTES_MAX: Final = 10_000
+"""Longer bytes are not separated into words."""
 SCALARS: Final[tuple[Any, ...]] = (
     None,
     True,
@@ -140,16 +147,16 @@ def shapes(random: Random) -> bytes:
 
 def hostile(random: Random, seeds: Sequence[object]) -> bytes:
     """Return one input: a shape, or a changed seed as JSON, YAML or damaged bytes."""
-    if random.random() < 0.15:
+    if random.random() < 0.1:
         return shapes(random)
     seed = random.choice(seeds)
     if isinstance(seed, bytes):
-        return damage(random, seed)
+        return damage(random, seed, seeds)
     document = json.loads(json.dumps(seed))
-    for _ in range(random.randint(0, 4)):
+    for _ in range(random.choices((0, 1, 2, 3, 4), (1, 10, 4, 1, 1))[0]):
         document = change(random, document)
     data = json.dumps(document).encode()[:BYTES_MAX]
-    return data if random.random() < 0.8 else damage(random, data)
+    return data if random.random() < 0.8 else damage(random, data, seeds)
 
 
 def change(random: Random, part: Any, depth: int = 0) -> Any:
@@ -162,7 +169,8 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
         elif choice < 0.2 and isinstance(part, list):
             times = random.choices((1, 10, 20_000 if depth < 3 else 100), (10, 10, 1))[0]
             repeated = json.dumps(part[key])
-            part.extend(json.loads(repeated) for _ in range(min(times, BYTES_MAX // len(repeated))))
+            copied = json.loads(repeated)  # to parse each copy would take longer than most inputs
+            part.extend([copied] * min(times, BYTES_MAX // len(repeated)))
         elif choice < 0.3 and isinstance(part, dict):
             part[
                 random.choice(WORDS)
@@ -172,6 +180,8 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
         else:
             part[key] = change(random, part[key], depth + 1)
         return part
+    if random.random() < 0.7:
+        return similar(random, part)
     value = copy.deepcopy(random.choice(SCALARS))
     for _ in range(random.choices((0, 1, 3, 40, 1500), (60, 20, 20, 8, 1))[0]):
         value = [value] if random.random() < 0.5 else {"a": value}
@@ -182,8 +192,26 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
     return value
 
 
-def damage(random: Random, data: bytes) -> bytes:
-    """Return the bytes with a part of them removed, repeated, or replaced by random bytes."""
+def similar(random: Random, value: Any) -> Any:
+    """Return another value of the same type; of a list or an object the value itself."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return random.choice((value + 1, value - 1, value * 2, -value, value // 2, str(value)))
+    if isinstance(value, str) and value:
+        place = random.randrange(len(value))
+        letter = random.choice("aZ09_-./:@ é'\"${}<>\\\n")
+        rest = value[place + random.randrange(2) :]
+        return random.choice((value * 2, value[place:], value[:place] + letter + rest))
+    return value
+
+
+def damage(random: Random, data: bytes, seeds: Sequence[object] = ()) -> bytes:
+    """Return the bytes with a part of them removed, repeated, replaced by random bytes, or, if they
+    are text, with a word in another place or of another seed.
+    """
+    if random.random() < 0.5 and len(data) < WORDY_BYTES_MAX:
+        return with_other_words(random, data, seeds)
     start = random.randrange(len(data) + 1)
     end = min(len(data), start + random.choice((1, 2, 8, 64)))
     middle = random.choice(
@@ -195,3 +223,17 @@ def damage(random: Random, data: bytes) -> bytes:
         )
     )
     return (data[:start] + middle + data[end:])[:BYTES_MAX]
+
+
+def with_other_words(random: Random, data: bytes, seeds: Sequence[object]) -> bytes:
+    """Return the bytes with up to three words replaced, repeated or removed."""
+    words = WORD.findall(data)
+    others = [word for seed in seeds if isinstance(seed, bytes) for word in WORD.findall(seed)]
+    for _ in range(random.randint(1, 3)):
+        if not words:
+            break
+        place = random.randrange(len(words))
+        words[place : place + random.randrange(2)] = random.choice(
+            ([], [random.choice(words)], [random.choice(others or words)])
+        )
+    return b"".join(words)[:BYTES_MAX]

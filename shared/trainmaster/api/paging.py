@@ -15,15 +15,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import AwareDatetime, Field, TypeAdapter
+from pydantic import AwareDatetime, TypeAdapter
 
 from trainmaster.api import errors
 from trainmaster.api.errors import Json
 from trainmaster.api.list_bounds import Bounds
 from trainmaster.api.request import Call, Service
 from trainmaster.core.model.job import Job, JobState
+from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports import JobPosition
 
 SIZE_DEFAULT: Final = 20
@@ -32,7 +33,9 @@ SIZE_MAX: Final = 100
 JOBS_READ_MAX: Final = 1_000
 """Jobs that one request reads; takes some seconds with Firestore."""
 
-_TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
+_TOKEN: Final = TypeAdapter(tuple[AwareDatetime, str])
+_YEARS: Final = range(1970, 2200)
+"""Of a position. Near the years 1 and 9999, Python's datetime overflows in Firestore's client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +122,13 @@ def _decode_token(token: str) -> JobPosition | None:
         return None
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        position = _TOKEN.validate_json(text)
+        created_at, job_id = _TOKEN.validate_json(text)
     except (ValueError, binascii.Error):
-        raise errors.invalid_argument(
-            "page_token", "must be a nextPageToken of an earlier response"
-        ) from None
-    return JobPosition(*position)
+        raise _unknown_token() from None
+    if created_at.year not in _YEARS or not is_stored_id(job_id):
+        raise _unknown_token()
+    return JobPosition(created_at, job_id)
+
+
+def _unknown_token() -> errors.ApiError:
+    return errors.invalid_argument("page_token", "must be a nextPageToken of an earlier response")

@@ -8,9 +8,9 @@ from typing import Any, Final
 from trainmaster.cli.output import print_table, replica_state_word, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.tuning import Trial, Tuning, tuning_job_id
+from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports import Incidents, Rejection, Store
 
 REFUSALS_READ: Final = 100
@@ -115,7 +115,7 @@ def find_job(store: Store, job_id: str) -> State:
     Raises PermanentError if there is no such job, with the refusal of its submission if there was
     one: whoever uploaded its file was not told.
     """
-    if not JOB_ID.fullmatch(tuning_job_id(job_id)):
+    if not is_stored_id(job_id):
         raise PermanentError(_unknown(job_id))
     loaded = store.load_attempt(job_id)
     if loaded is not None:

@@ -48,10 +48,8 @@ class Reason(StrEnum):
     JOB_ENDED = "job_ended"
     JOB_ID_TAKEN = "job_id_taken"
     OUTDATED = "outdated"
-    OTHER_VM = "other_vm"
-    UNKNOWN_INCARNATION = "unknown_incarnation"
     NOTHING_TO_DO = "nothing_to_do"
-    NOT_YET = "not_yet"
+    PROVISIONAL = "provisional"
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
     HOST_EXITED_ZERO = "host_exited_zero"
@@ -71,7 +69,6 @@ class Reason(StrEnum):
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"
     RETRIES_DISABLED = "retries_disabled"
     MEMBER_FAILED = "member_failed"
-    ROUND_ENDED = "round_ended"
     ROUND_BEGINS = "round_begins"
     OUT_OF_MEMORY = "out_of_memory"
     COMMON_ERROR = "common_error"
@@ -134,20 +131,15 @@ class Decision:
         duplicate. An exit after the end of its round is not recorded, either: all members may exit
         at once, and each reports its end again with its vm-ready.
         """
-        return self.reason in (
-            Reason.NOT_YET,
-            Reason.UNKNOWN_INCARNATION,
-            Reason.OTHER_VM,
-            Reason.ROUND_ENDED,
-        )
+        return self.reason is Reason.PROVISIONAL
 
 
-def not_yet(text: str) -> Decision:
-    """Return the decision to ignore an event that is early.
+def provisional(text: str) -> Decision:
+    """Return the decision to ignore an event that is early, or about what does not run.
 
     It is judged again when it is reported again.
     """
-    return Decision(Rule.STALE, Reason.NOT_YET, text, Ignore())
+    return stale(Reason.PROVISIONAL, text)
 
 
 def stale(reason: Reason, text: str) -> Decision:

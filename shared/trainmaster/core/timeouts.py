@@ -58,9 +58,10 @@ A series that was not seen in this time is unknown: metrics are off.
 """
 
 BOOT_MAX: Final = timedelta(minutes=5)
-"""How long a VM that Compute Engine has started again may take until its agent writes.
+"""How long a VM may boot until its agent writes: machines with many GPUs need minutes.
 
-Machines with many GPUs need minutes.
+So long, a held round of an elastic job waits for a VM that boots, and for one that Google neither
+creates nor refuses: a round without it is followed by two more restarts of the others.
 """
 
 AGENT_TIMEOUT: Final = timedelta(minutes=15)
@@ -97,8 +98,11 @@ minute allows. A larger gang is read in several reconciliations.
 """
 
 USEFUL_LIFE_MIN: Final = timedelta(minutes=10)
-"""A VM that ends earlier after its agent's first report is wasted: a program rarely saves a
-checkpoint earlier (`QUICK_FAILURE_MAX_S`), so it is paid without progress.
+"""A VM that ends earlier after its agent's first report is wasted, and a program that fails earlier
+after its start is taken to have made no progress.
+
+The control plane cannot see checkpoints; programs that save any rarely save the first one earlier,
+and a bug in the first step shows earlier.
 """
 
 WASTED_PER_ZONE: Final = 3
@@ -120,12 +124,6 @@ within the first one.
 
 # Rule 7: rounds
 
-MISSING_VM_MAX: Final = timedelta(minutes=5)
-"""How long a held round of an elastic job waits for a VM that boots, and for one that Google
-neither creates nor refuses: machines with GPUs need minutes, and a round without the VM is followed
-by two more restarts of the others.
-"""
-
 GROWTH_MIN: Final = timedelta(minutes=10)
 """Shortest time between two rounds that grow: each costs a restart of all members, so VMs that come
 and go must not keep the job from its work.
@@ -143,19 +141,7 @@ SAVE_MAX: Final = timedelta(minutes=10)
 members can join, or the job is cancelled.
 """
 
-LAST_SAVE_MIN: Final = timedelta(minutes=2)
-"""`SAVE_MAX` before a job is cancelled at its `maxCost`. Nothing follows that could save what an
-earlier request did not, so it is shorter.
-"""
-
-# Rules 8 and 10: failures soon after the start
-
-QUICK_FAILURE_MAX_S: Final = 10 * 60
-"""A program that fails earlier after its start is taken to have made no progress.
-
-The control plane cannot see checkpoints; programs that save any rarely save the first one earlier,
-and a bug in the first step shows earlier.
-"""
+# Rules 8 and 10: failures soon after the start (`USEFUL_LIFE_MIN`)
 
 LIKELY_BUG_FAILURES: Final = 3
 """Quick failures in a row after which the texts of decisions mention a likely bug.
@@ -290,5 +276,6 @@ job earlier (`COST_RESERVE_S`).
 COST_SAVE_S: Final = 2 * 60
 """How long before the cancellation at `COST_RESERVE_S` all programs are asked to save: time for a
 save that fits a preemption notice, and until the next sweep. The cost is computed for the dearest
-machines that the job may get; on cheaper ones it has more time.
+machines that the job may get; on cheaper ones it has more time. A request to save that is younger
+counts: nothing follows that could save what an older one did not.
 """

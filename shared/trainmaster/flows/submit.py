@@ -153,14 +153,13 @@ def _authorize(
     """
     check_allowed(spec, deps.allowed)
     limit = deps.messages_per_minute
-    if limit and now - published_at < WAIT_MAX and deps.store.load(spec.job_id or "") is None:
-        created = deps.store.count_created_since(
-            now - timedelta(seconds=MINUTE_S), through_api=False
+    if not limit or now - published_at >= WAIT_MAX:
+        return
+    created = deps.store.count_created_since(now - timedelta(seconds=MINUTE_S), through_api=False)
+    if created >= limit and deps.store.load(spec.job_id or "") is None:
+        raise TemporaryError(
+            f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
         )
-        if created >= limit:
-            raise TemporaryError(
-                f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
-            )
 
 
 def _reject(

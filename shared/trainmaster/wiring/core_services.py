@@ -15,7 +15,6 @@ from trainmaster.core.intake.named_resources import AllowedResources, ResourceKi
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.job_log import CloudJobLog
-from trainmaster.gcp.pubsub_bus import PubsubBus, as_temporary_error
 from trainmaster.ports import Bus, JobLog, Store
 from trainmaster.settings import Addressing, settings
 
@@ -33,6 +32,9 @@ def store() -> Store:
 @cache
 def bus() -> Bus:
     """Return where events and requests are published: the topics of the project."""
+    # Imported here, as below, because a command that only reads publishes nothing.
+    from trainmaster.gcp.pubsub_bus import PubsubBus
+
     return PubsubBus(clients.publisher(), settings().project)
 
 
@@ -46,6 +48,8 @@ def notifications() -> Bus | None:
     values = settings()
     if not values.notifications:
         return None
+    from trainmaster.gcp.pubsub_bus import PubsubBus, as_temporary_error
+
     return PubsubBus(clients.publisher(), values.project, as_temporary_error)
 
 

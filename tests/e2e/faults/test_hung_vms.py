@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import MANY_STEPS, Lab
+from tests.support.load import is_quick
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
@@ -41,8 +42,9 @@ def test_vm_that_hangs_is_replaced_within_two_minutes_and_a_half(lab: Lab) -> No
     freeze(lab.faults.processes(worker.name)["init"])
     began = time.monotonic()
     lab.until(lambda: lab.state(job_id).job.round.number > 1, FOUND_S + 30)
-    print(f"found after {time.monotonic() - began:.0f} s")
-    assert time.monotonic() - began <= FOUND_S
+    took_s = time.monotonic() - began
+    print(f"found after {took_s:.0f} s")
+    assert is_quick(took_s, FOUND_S)
     assert Reason.AGENT_SILENT in {entry.decision.reason for entry in lab.store.ledger(job_id)}
     # A guest that hangs is deleted after 90 s.
     lab.until(lambda: not lab.state(job_id).job.round.is_held, 300)

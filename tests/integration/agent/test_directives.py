@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.load import is_quick
 from trainmaster.agent.model.vm_config import IncarnationKey, supersedes
 
 from .support.cloud import Cloud
@@ -60,7 +61,7 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
         took_s.append(vm.wait_for_number("START ", number=incarnation) - directed)
         cloud.wait_for_message("replica-exit", (1, incarnation))
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 1  # the best of three; an idle machine needs a fraction of that
+    assert is_quick(min(took_s), 1.0), "an idle machine needs a fraction of that"
 
     directed = cloud.direct(attempt=1, incarnation=5, pause_s=1)
     assert vm.wait_for_number("START ", number=5) - directed >= 1
@@ -95,7 +96,7 @@ def test_start_after_a_hold_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -
         directed = cloud.direct(attempt=1, incarnation=incarnation)
         took_s.append(vm.wait_for_number("START ", number=incarnation) - directed)
     print(f"run to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 1
+    assert is_quick(min(took_s), 1.0)
 
 
 def test_first_hold_starts_nothing_and_newer_incarnations_end_the_running_one_without_an_exit_event(
@@ -222,8 +223,8 @@ def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> 
             if incarnation < 4:
                 cloud.direct(attempt=attempt, incarnation=incarnation)
         print(f"hold to vm-ready: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-        assert min(took_s) < limit_s, (
-            "the best of three; an idle machine needs a tenth of a second, and the grace"
+        assert is_quick(min(took_s), limit_s), (
+            "an idle machine needs a tenth of a second, and the grace"
         )
 
 

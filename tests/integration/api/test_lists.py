@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 from tests.integration.api.client import JOBS, Api
@@ -94,6 +97,27 @@ def test_wrong_list_parameter_is_refused_by_its_name(
 ) -> None:
     error = api.send_refused("GET", JOBS, **query)
     assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, name)
+
+
+@pytest.mark.parametrize(
+    ("time", "job_id"),
+    [
+        ("0001-01-01T00:00:00+14:00", "job_1"),
+        ("9999-12-31T23:59:59-14:00", "job_1"),
+        ("2026-11-21T03:00:00+00:00", "__job__"),
+        ("2026-11-21T03:00:00+00:00", "a" * 2_000),
+        ("2026-11-21T03:00:00+00:00", f"tuning-trial-{'9' * 2_000}"),
+    ],
+)
+def test_forged_page_token_that_the_store_cannot_have_is_refused(
+    api: Api, time: str, job_id: str
+) -> None:
+    token = base64.urlsafe_b64encode(json.dumps([time, job_id]).encode()).decode()
+    error = api.send_refused("GET", JOBS, pageToken=token)
+    assert (error["code"], error["message"]) == (
+        400,
+        "Field: page_token Error: must be a nextPageToken of an earlier response",
+    )
 
 
 def test_filter_examples_of_ml_discovery_document_are_accepted(api: Api, world: World) -> None:

@@ -6,7 +6,6 @@ following a log.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from bench.report import table
 from tests.support.console_browser import PROMPT_POLLS, watched
 from tests.support.console_budgets import measured_pages, prepare, server_figures
 from tests.support.large_console import LargeConsole
+from tests.support.load import slowdown
 from tests.support.serving import serving
 
 HEAVY = pytest.mark.heavy(
@@ -42,7 +42,6 @@ SETTLED: Final = 6
 """Updates after which the page has its largest size."""
 CPU_SHARE_MAX: Final = 30.0
 REPETITIONS: Final = 3
-CALIBRATION_S: Final = 0.2
 BUSY: Final = "% of a core"
 GROWTH_MIB_MAX: Final = 5.0
 _OBSERVE: Final = """
@@ -193,16 +192,6 @@ def measure_page(page: Page, name: str, path: str) -> Figures:
         f"console: layout shift, {name}": Figure(shift, "CLS", value_max=SHIFT_MAX),
         f"console: longest task, {name}": Figure(task, "ms", value_max=TASK_MS_MAX),
     }
-
-
-def slowdown() -> float:
-    """Return the quotient of the clock's time and the CPU time of a busy thread: 1 while no other
-    program runs.
-    """
-    began, began_cpu = time.perf_counter(), time.thread_time()
-    while time.thread_time() - began_cpu < CALIBRATION_S:
-        pass
-    return (time.perf_counter() - began) / CALIBRATION_S
 
 
 def measure_brush(page: Page) -> Figures:

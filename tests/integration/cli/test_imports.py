@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,25 @@ def test_check_of_a_job_imports_neither_the_other_checks_nor_pubsub() -> None:
     assert imported.isdisjoint(
         {"trainmaster.cli.doctor.checks", "google.pubsub_v1", "trainmaster.cli.wait"}
     )
+
+
+def test_command_that_only_reads_imports_no_client_of_pubsub() -> None:
+    program = (
+        "import sys; from trainmaster.wiring.core_services import store; store();"
+        " print(*sys.modules, sep='\\n')"
+    )
+    environment = {
+        **os.environ,
+        "TRAINMASTER_PROJECT": "my-project",
+        "FIRESTORE_EMULATOR_HOST": "127.0.0.1:9",
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = set(result.stdout.split())
+    assert "google.cloud.firestore" in imported
+    assert "google.pubsub_v1" not in imported

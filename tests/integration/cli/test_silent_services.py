@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.jobs import a_spec
+from tests.support.load import is_quick
 from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.gcp import clients, project_access, retries
@@ -98,7 +99,7 @@ def test_command_shows_what_is_stored_and_names_what_did_not_answer(
     assert shown in result.output
     for text in missing:
         assert text in result.output
-    assert took_s < 9
+    assert is_quick(took_s, 9.0), "a time limit of Google's clients is 10 s or more"
 
 
 @pytest.mark.usefixtures("world")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -24,8 +25,10 @@ from bench.costs import (
     job_without_faults,
 )
 from bench.gang_job import Cost, Gang, KeepingGang, RerunGang
+from bench.jobs import job_spec
 from bench.meter import Meter, attach
 from trainmaster.core.rules.evidence import ENDS_READ
+from trainmaster.flows import submit
 
 GangT = TypeVar("GangT", bound=Gang)
 SIZES = (2, 10, ENDS_READ + 5)
@@ -121,8 +124,14 @@ def test_end_of_replicas_that_are_judged_alone_writes_no_more(firestore_emulator
 def test_each_event_needs_the_requests_of_the_table(firestore_emulator: str) -> None:
     """Without what `provision` does afterwards."""
     with a_gang(Gang, 3, firestore_emulator) as (gang, meter):
-        first, second, last = gang.reports()
         counted = {}
+        deps = replace(gang.functions.deps, messages_per_minute=60)
+        _, submission = gang.functions.submit("digits_2", job_spec(replicas=3))
+        meter.reset()
+        submit.on_message(submission, deps)
+        counted["submission by a message, with the quota of messages"] = meter.requests
+        gang.functions.requests.drain()
+        first, second, last = gang.reports()
 
         def count(name: str, delivery: Delivery) -> None:
             meter.reset()

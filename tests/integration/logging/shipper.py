@@ -17,6 +17,8 @@ from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.log_origin import LogOrigin
 from trainmaster.agent.reporting.serial_console import Loss, Stream
 
+FLUSH_S = 600.0
+"""Time limit of flushes, which end long before, also on a busy machine."""
 NUMBERED = re.compile(r"line \d+$")
 ORIGIN = LogOrigin(
     LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", trial_id="", instance_id="4711"
@@ -82,5 +84,5 @@ class Shipper:
     def entries(self, *texts: str, stream: Stream = Stream.STDOUT) -> list[dict[str, Any]]:
         for text in texts:
             self.print(f"{text}\n", stream)
-        self.log.flush(30)
+        self.log.flush(FLUSH_S)
         return self.cloud.read()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
-from tests.integration.logging.shipper import run_in_daemon
+from tests.integration.logging.shipper import FLUSH_S, run_in_daemon
 from tests.support.jobs import START
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -236,7 +236,7 @@ class Vm:
                 )
                 printed = due
             time.sleep(generator.uniform(0.001, 0.05))
-        self.log.flush(60)
+        self.log.flush(FLUSH_S)
 
 
 @pytest.mark.slow

@@ -248,7 +248,7 @@ def test_local_commands_start_show_and_stop_a_stack(
     took_s = time.monotonic() - start_time
     assert (up.returncode, up.stderr) == (0, "")
     assert up.stdout.startswith("ready after ")
-    assert float(up.stdout.split()[2]) < took_s < StackConfig().ready_within_s
+    assert float(up.stdout.split()[2]) < took_s
 
     again = local("up", "--detach")
     assert again.exit_code == 1

@@ -57,7 +57,15 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"],
+    [
+        "state=WRONG",
+        "size=0",
+        "size=x",
+        "after=yesterday",
+        "after=2026-11-21T03:00:00Z/a/b",
+        "after=2026-11-21T03:00:00Z/__job__",
+        f"after=2026-11-21T03:00:00Z/{'a' * 2_000}",
+    ],
 )
 def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str) -> None:
     response = site.get(f"/jobs?{query}")

@@ -202,7 +202,7 @@ def test_event_of_another_vm_of_the_same_generation_is_ignored(
     state: State, event: VmLost | VmReady
 ) -> None:
     assert not summarize(judge(state, event, NOW)).startswith("1 ignore")
-    assert summarize(judge(state, of_other_vm(event), NOW)) == "1 ignore other_vm"
+    assert summarize(judge(state, of_other_vm(event), NOW)) == "1 ignore provisional"
 
 
 def test_ignored_loss_of_another_vm_does_not_use_up_the_key_of_the_real_loss() -> None:

@@ -19,7 +19,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reporting.next_steps import next_steps
 from trainmaster.core.reporting.phases import Phase, replica_spans
-from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, PARTIAL_GANG_WAIT_MAX_S
+from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, PARTIAL_GANG_WAIT_MAX_S
 
 A, B = "us-central1-a", "us-central1-b"
 
@@ -217,7 +217,7 @@ def test_vm_that_boots_and_does_not_report_is_waited_for_five_minutes() -> None:
     world.silent.add(WORKER_1)
     world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
-    pass_minutes(world, int(MISSING_VM_MAX.total_seconds()) // 60 - 1)
+    pass_minutes(world, int(BOOT_MAX.total_seconds()) // 60 - 1)
     assert world.job.round.is_held
     pass_minutes(world, 2)
     assert running(world) == (2, ["worker-1"])

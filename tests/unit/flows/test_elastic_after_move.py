@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.unit.flows.test_elastic import A, B, lose, pass_minutes, running, start
-from trainmaster.core.timeouts import MISSING_VM_MAX
+from trainmaster.core.timeouts import BOOT_MAX
 
 
 def test_elastic_after_move_waits_for_a_vm_that_boots_slowly() -> None:
@@ -18,7 +18,7 @@ def test_elastic_after_move_waits_for_a_vm_that_boots_slowly() -> None:
     assert {vm.zone for vm in world.vms} == {B}
     world.silent.clear()
     world.silent.add(WORKER_1)
-    pass_minutes(world, int(MISSING_VM_MAX.total_seconds()) // 60 - 3)
+    pass_minutes(world, int(BOOT_MAX.total_seconds()) // 60 - 3)
     assert world.job.round.is_held, "nobody has refused its VM here"
     number = world.job.round.number
     world.silent.clear()

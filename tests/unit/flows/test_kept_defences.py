@@ -157,7 +157,7 @@ def see_no_later_holder(patch: Patch) -> None:
 def release_early(patch: Patch) -> None:
     patch.setattr(
         rules,
-        "not_yet",
+        "provisional",
         lambda text: Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines()),
     )
 
@@ -183,6 +183,27 @@ def judge_no_loss_of_kept_vms(patch: Patch) -> None:
 
 def keep_replaced_vms(patch: Patch) -> None:
     patch.setattr(record, "_keep_no_replaced_vm", lambda *_: None)
+
+
+def judge_no_fault_of_kept_vms(patch: Patch) -> None:
+    patch.setattr(rules, "FAULTY_ENDS", {})
+
+
+def keep_what_may_be_faulty(patch: Patch) -> None:
+    patch.setattr(rules, "FAULTS", ())
+
+
+def keep_for_anyone(patch: Patch) -> None:
+    patch.setattr(rules, "may_share", lambda _: True)
+
+
+def say_no_reason(patch: Patch) -> None:
+    choose = kept_machines.choose
+
+    def choose_silently(*arguments: Any) -> kept_machines.Choice:
+        return replace(choose(*arguments), misfit=None)
+
+    patch.setattr(kept_machines, "choose", choose_silently)
 
 
 def hand_over_to_the_ended(patch: Patch) -> None:
@@ -249,15 +270,23 @@ def rows_of(scenario: Callable[..., object], *cases: str) -> list[dict[str, Any]
     """Return the rows of a parametrized scenario, or those of them with these ids."""
     (mark,) = (mark for mark in scenario.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest's
     names, values = mark.args
-    rows = [dict(zip(names, row, strict=True)) for row in values]
-    ids = mark.kwargs.get("ids")
-    return [row for number, row in enumerate(rows) if not cases or ids[number] in cases]
+    rows = [row if isinstance(row, type(pytest.param())) else pytest.param(*row) for row in values]
+    return [
+        dict(zip(names, row.values, strict=True)) for row in rows if not cases or row.id in cases
+    ]
 
 
 def items(scenario: Callable[..., object], *names: str) -> list[tuple[Any, ...]]:
     """Return the rows of the table below for a scenario with one row per property."""
     pairs = zip(names, rows_of(scenario), strict=True)
     return [(without_item(name), scenario, row) for name, row in pairs]
+
+
+def others(*defences: RemoveDefence) -> list[tuple[Any, ...]]:
+    """Return the rows of the table below for jobs of another kind: one defence for each."""
+    scenario = fit_tests.test_job_of_another_kind_starts_cold_and_says_why
+    pairs = zip(defences, rows_of(scenario), strict=True)
+    return [(defence, scenario, row) for defence, row in pairs]
 
 
 def machines(defence: RemoveDefence, *cases: str) -> list[tuple[Any, ...]]:
@@ -310,6 +339,23 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         races.test_loss_after_the_end_keeps_the_others,
         {"fields": {}},
     ),
+    (
+        judge_no_fault_of_kept_vms,
+        races.test_fault_that_is_reported_after_the_end_keeps_the_others,
+        {"fields": {}, "cause": "unfit", "tail": "", "words": "failed the preflight"},
+    ),
+    (
+        keep_replaced_vms,
+        races.test_end_before_a_fault_is_committed_keeps_the_others,
+        {"fields": races.SERVERS},
+    ),
+    *(
+        (keep_what_may_be_faulty, fit_tests.test_which_ends_keep_machines, row)
+        for row in rows_of(fit_tests.test_which_ends_keep_machines, "machines")
+    ),
+    (keep_for_anyone, fit_tests.test_machines_of_an_unknown_submitter_are_not_kept),
+    *others(say_no_reason, say_no_reason, say_no_reason),
+    *others(without_item("the submitter"), keep_for_anyone, without_item("the runtime")),
     (look_for_no_lost_vms, races.test_machine_that_stops_while_kept_is_kept_no_longer),
     (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
     (

@@ -45,9 +45,11 @@ def first() -> World:
 
 def lose_all(world: World) -> None:
     """Let no VM be of use, until the job fails for that."""
-    while not world.has_ended:
+    while True:
         world.send("replica-exit", world.job.plan.primary, cause="setup", exit_status=1)
         deliver(world)
+        if world.has_ended:
+            return
         world.wait(2 * 3600)
         world.sweep()
         deliver(world)

@@ -280,7 +280,7 @@ def test_outdated_end_of_the_tuning_job_is_ignored(study: Study) -> None:
     record_trial_end(1, TrialState.FAILED, study)
     record_trial_end(2, TrialState.SUCCEEDED, study)
     late = record(TuningEnded(STUDY, study.now, ended=1), study.deps)
-    assert late.entry.decision.reason is Reason.NOT_YET
+    assert late.entry.decision.is_provisional
     study.sweep()
     study.deliver()
     study.report_ready(3)

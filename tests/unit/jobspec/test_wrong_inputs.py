@@ -13,6 +13,7 @@ import yaml
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, job
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.document_kinds import KINDS, DocumentKind
 from trainmaster.jobspec.reading.parse_document import parse_document
 
 POOL = {
@@ -27,6 +28,16 @@ def problem_of(document: Mapping[str, object]) -> Problem:
         accept(document, default_job_id=None)
     (problem,) = caught.value.problems
     return problem
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.collection)
+def test_any_field_of_a_wrong_type_is_a_problem_with_an_example(kind: DocumentKind) -> None:
+    for field in kind.model.model_fields.values():
+        name = str(field.alias)
+        document = {kind.identified_by[0]: "x", "trainmaster": {"region": "us-central1"}}
+        with pytest.raises(InvalidJob) as caught:
+            accept({**document, name: [{"a": 1.5}]}, default_job_id="x_1")
+        assert caught.value.problems, name
 
 
 def with_extension(**fields: object) -> dict[str, Any]:

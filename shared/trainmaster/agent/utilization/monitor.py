@@ -198,7 +198,8 @@ class UtilizationMonitor:
         end_ns = time.time_ns()
         body = request_body(self._origin, key, report, start_ns, end_ns, self._progress(), quiet)
         self._queue.send(json.dumps(body, separators=(",", ":")).encode())
-        self.is_off = self._queue.is_refused
+        if self._queue.is_refused:
+            self.is_off = True
 
     def _note(self, quiet: Quiet | None) -> None:
         """Log that the program will be ended, once for each time in which it is quiet."""

@@ -14,12 +14,12 @@ from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.job_names import display_name
 from trainmaster.core.model.owner import owner
 from trainmaster.errors import PermanentError
+from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports import JobPosition
 
 SIZE: Final = 50
 """Rows of a page, unless the address has another number."""
 SIZE_MAX: Final = 1_000
-_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 _START: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 
@@ -135,7 +135,7 @@ def encode_position(position: JobPosition) -> str:
 def decode_position(text: str) -> JobPosition:
     """Parse the parameter `after`. Raises PermanentError with its form."""
     time, _, job_id = text.partition("/")
-    if not _ID.fullmatch(job_id):
+    if not is_stored_id(job_id):
         raise PermanentError("after: must be TIME/JOB, such as 2026-11-21T03:00:00+00:00/digits_1")
     return JobPosition(parse_time("after", time), job_id)
 

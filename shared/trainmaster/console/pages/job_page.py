@@ -24,7 +24,6 @@ from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import RERUNS_MAX, Job, State
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.explain import (
     budget_changes,
     final_entry,
@@ -39,7 +38,7 @@ from trainmaster.core.reporting.submission_words import describe_submission
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
-from trainmaster.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
@@ -145,8 +144,7 @@ class JobPage:
 
 def find_job(console: Console, job_id: str) -> Job:
     """Return the job. Raises NotFoundError if there is none, or its user deleted it."""
-    is_valid = JOB_ID.fullmatch(tuning_job_id(job_id)) is not None
-    loaded = console.store.load(job_id) if is_valid else None
+    loaded = console.store.load(job_id) if is_stored_id(job_id) else None
     if loaded is None or loaded.state.job.deleted_at is not None:
         raise NotFoundError(f"there is no job {job_id}")
     return loaded.state.job

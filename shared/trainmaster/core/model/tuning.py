@@ -22,7 +22,7 @@ from trainmaster.core.model.search_space import Parameter
 TRIALS_MAX: Final = 1000
 """Trials of one tuning job. Source: Vizier's limit of trials in a study."""
 
-_TRIAL_ID: Final = re.compile(r"(?P<tuning_job>.+)-trial-(?P<number>[1-9][0-9]*)")
+_TRIAL_ID: Final = re.compile(r"(?P<tuning_job>.+)-trial-(?P<number>[1-9][0-9]{0,8})")
 """Job ids that users choose have no hyphen."""
 
 

@@ -35,7 +35,7 @@ from trainmaster.core.reconcile.steps import (
     ReportSaveOver,
     Step,
 )
-from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, SAVE_AGAIN_MIN
+from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, SAVE_AGAIN_MIN
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -75,7 +75,7 @@ def growth(
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
         return ()
     others = [vm for vm in vms if vm.replica_id in round_.without and vm.replica_id not in ids]
-    boots = any(vm.created_at and now - vm.created_at < MISSING_VM_MAX for vm in others)
+    boots = any(vm.created_at and now - vm.created_at < BOOT_MAX for vm in others)
     return () if boots else (ReportGrowth(),)
 
 
@@ -127,7 +127,7 @@ def _may_begin_without(
         return False
     waited = now - round_.ordered_at if round_.ordered_at else timedelta()
     is_refused_for_long = is_refused(state.job) and waited >= timedelta(seconds=elastic.after_s)
-    return is_refused_for_long or waited >= MISSING_VM_MAX
+    return is_refused_for_long or waited >= BOOT_MAX
 
 
 def _boots(state: State, vm: Vm, now: datetime) -> bool:
@@ -135,7 +135,7 @@ def _boots(state: State, vm: Vm, now: datetime) -> bool:
     replica = state.find(state.job.attempt, vm.replica_id)
     is_next = replica is not None and vm.vm_generation == replica.vm_generation
     is_up = vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
-    is_young = vm.created_at is not None and now - vm.created_at < MISSING_VM_MAX
+    is_young = vm.created_at is not None and now - vm.created_at < BOOT_MAX
     return is_next and is_up and is_young
 
 

@@ -7,6 +7,7 @@ consequence, which the rule passes.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from trainmaster.core.events import ReplicaExited
@@ -19,7 +20,7 @@ from trainmaster.core.rules.hung_member import (
     members_that_left,
 )
 from trainmaster.core.rules.stall_texts import stalled_round
-from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, USEFUL_LIFE_MIN
 from trainmaster.program_errors.meaning import Meaning, is_passing
 
 _SAME_STEPS: Final = "Give all ranks the same number of steps: the others wait for those that end."
@@ -90,7 +91,7 @@ def bug_advice(case: Case) -> str:
     may_pass = case.meaning is not None and is_passing(case.meaning)
     if may_pass or case.code is None or case.quick_failures < LIKELY_BUG_FAILURES:
         return ""
-    minutes = QUICK_FAILURE_MAX_S // 60
+    minutes = USEFUL_LIFE_MIN // timedelta(minutes=1)
     return (
         f" {case.quick_failures} failures in a row, each within {minutes} minutes of the start,"
         " look like a bug. "

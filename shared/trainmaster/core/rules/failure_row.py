@@ -25,7 +25,7 @@ from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.messages import short_failure
 from trainmaster.core.rules.repetition import is_quick_failure
-from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _is_over(row: FailureRow, runs_since: datetime | None, now: datetime) -> boo
     """
     if runs_since is None:
         return False
-    return now - runs_since > timedelta(seconds=max(row.longest_s, QUICK_FAILURE_MAX_S))
+    return now - runs_since > max(timedelta(seconds=row.longest_s), USEFUL_LIFE_MIN)
 
 
 def failing_words(row: FailureRow) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from trainmaster.core.decisions import Decision, Reason, stale
+from trainmaster.core.decisions import Decision, Reason, provisional, stale
 from trainmaster.core.events import (
     AllReady,
     CancelRequested,
@@ -143,7 +143,7 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
     if isinstance(event, JobSubmitted):
         return judge_submission(state, event)
     if state is None:
-        return stale(Reason.UNKNOWN_INCARNATION, "No such job.")
+        return provisional("No such job.")
     rule = ENDED_JOB_RULES.get(type(event))
     if rule is not None:
         return rule(state, event, now)
@@ -164,10 +164,7 @@ def _without_subject(state: State, event: Event) -> Decision | None:
         if kept_loss is not None:
             return kept_loss
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
-        return stale(
-            Reason.UNKNOWN_INCARNATION,
-            "The event is about an incarnation or VM that was never ordered.",
-        )
+        return provisional("The event is about an incarnation or VM that was never ordered.")
     if state.job.state.is_terminal:
         return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
     return None
@@ -216,10 +213,10 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
     # A VM outlives an attempt: its loss counts even if the event names an older attempt.
     is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss
     if subject.attempt < job.attempt and not is_vm_loss:
-        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OUTDATED
+        reason = Reason.PROVISIONAL if _is_of_member(state, event) else Reason.OUTDATED
         return stale(reason, f"The job was rerun after attempt {subject.attempt}.")
-    if replica is None or subject.attempt > job.attempt:
-        return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
+    if replica is None:
+        return provisional("The job has no such replica.")
     is_member_exit = isinstance(event, ReplicaExited) and is_member(job.plan, subject.replica_id)
     rule: ReplicaRule = judge_member_exit if is_member_exit else REPLICA_RULES[type(event)]
     return _fence(state, replica, event) or rule(state, replica, event, now)
@@ -235,22 +232,19 @@ def _is_of_member(state: State, event: ReplicaEvent) -> bool:
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
     """Return the decision to ignore an event about a VM or incarnation that is not the current one;
-    None: judge it further.
+    None: judge it further. Those that were never ordered are ignored before (`_was_never_ordered`).
     """
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:
-        is_older = subject.vm_generation < replica.vm_generation
-        return _other_subject(Reason.OUTDATED, "VM", is_older=is_older)
+        return stale(Reason.OUTDATED, "The event is about an older VM of this replica.")
     if _is_other_vm(state, replica, event):
-        return stale(
-            Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on."
-        )
+        return provisional("The event is about another VM than the one that this replica runs on.")
     if isinstance(event, VmLost):
         return None
     incarnation = current_incarnation(state.job, replica)
     if subject.incarnation != incarnation:
-        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OUTDATED
-        return _other_subject(reason, "incarnation", is_older=subject.incarnation < incarnation)
+        reason = Reason.PROVISIONAL if _is_of_member(state, event) else Reason.OUTDATED
+        return stale(reason, "The event is about an older incarnation of this replica.")
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     return None
@@ -266,11 +260,3 @@ def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
     if replica.instance_id is None or is_slice:
         return False
     return event.subject.vm.instance_id not in ("", replica.instance_id)
-
-
-def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:
-    if is_older:
-        return stale(reason, f"The event is about an older {noun} of this replica.")
-    return stale(
-        Reason.UNKNOWN_INCARNATION, f"The event is about a later {noun} than was ever ordered."
-    )

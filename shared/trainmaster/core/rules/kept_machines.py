@@ -23,7 +23,7 @@ from trainmaster.core.actions import (
     ReleaseMachines,
     SucceedJob,
 )
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     ExitCause,
     MachinesLost,
@@ -78,7 +78,7 @@ def judge_release(state: State, event: MachinesReleased, now: datetime) -> Decis
     if machines is None or not state.keeps_machines:
         return stale(Reason.NOTHING_TO_DO, "The job keeps no machines.")
     if event.cause is ReleaseCause.DEADLINE and now < machines.until:
-        return not_yet("The machines are kept for longer.")
+        return provisional("The machines are kept for longer.")
     text = f"{_release_words(event)}: the kept machines are deleted."
     return Decision(Rule.LIFECYCLE, Reason.MACHINES_RELEASED, text, ReleaseMachines())
 

@@ -19,7 +19,7 @@ from trainmaster.core.actions import (
     MarkReady,
     SucceedJob,
 )
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.machine_set import HeldMachines, Taken
@@ -106,7 +106,7 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
     if job.state is not JobState.PREPARING:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
     if event.floor != job.placement.floor:
-        return not_yet("The gang moved while its replicas were counted.")
+        return provisional("The gang moved while its replicas were counted.")
     return begin_running(job)
 
 

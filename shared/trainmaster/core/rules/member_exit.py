@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import SaveRound, StopRound
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     ExitCause,
     MemberMissing,
@@ -73,7 +73,7 @@ def judge_member_exit(
         # it as a failure of the round.
         return first_match(replace(case, is_verdict=True))
     if held:
-        return stale(Reason.ROUND_ENDED, "The round has not begun.")
+        return provisional("The round has not begun.")
     no_failure = judge_exit_zero(case) or judge_vm_stopping(case)
     if no_failure is not None:
         return no_failure
@@ -105,7 +105,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     if job.plan.saving.on_notice is not SaveOnNotice.GANG or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     if is_held(job, replica.replica_id):
-        return stale(Reason.ROUND_ENDED, "The round has not begun.")
+        return provisional("The round has not begun.")
     saving = round_.saving
     is_known = saving is not None and event.number <= saving.number
     is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
@@ -163,7 +163,7 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     has_other_request = event.number != round_.next_save
     is_saving = saving is not None and now - saving.at < SAVE_AGAIN_MIN
     if not runs or has_other_request or round_.ends_job or is_saving or not joining:
-        return not_yet("The round has ended, its members save, or none can join.")
+        return provisional("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
     until = now + SAVE_MAX
     text = (
@@ -187,7 +187,7 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
     if has_ended or primary is None or saving is None or saving.number != event.number:
         return stale(Reason.NOTHING_TO_DO, "The round has ended, or another request followed.")
     if saving.why is not SaveCause.GROWTH or now < saving.until:
-        return not_yet("The time of the request is not over.")
+        return provisional("The time of the request is not over.")
     signal = job.plan.saving.signal
     text = (
         f"Round {event.round} ended: its programs did not stop within"

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 import signal
+from datetime import timedelta
 from typing import Final
 
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
 from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.evidence import names_abort
-from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -56,7 +57,9 @@ def is_quick_failure(event: ReplicaExited) -> bool:
 
     Unknown times are not quick.
     """
-    return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
+    if event.succeeded or event.ran_s is None:
+        return False
+    return timedelta(seconds=event.ran_s) < USEFUL_LIFE_MIN
 
 
 def bug_signature(event: ReplicaExited, place: Place) -> str | None:

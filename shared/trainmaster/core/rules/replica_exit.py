@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.actions import (
@@ -42,7 +42,7 @@ from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import VmEnd, judge_vm_end
 from trainmaster.core.rules.wasted import is_short_life
-from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 
 IMPORT_ERRORS: Final = (
     "ModuleNotFoundError",
@@ -229,7 +229,7 @@ def _permanent_reason(case: Case) -> Reason | None:
     cannot_import = (
         event.error
         and event.error.type in IMPORT_ERRORS
-        and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
+        and timedelta(seconds=event.ran_s or 0) < USEFUL_LIFE_MIN
     )
     if event.cause is ExitCause.INSTALL or cannot_import:
         return Reason.IMAGE_FAILED if has_image_error(event) else Reason.INSTALL_FAILED

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from trainmaster.core.actions import BeginTrial, CompleteTuning, EndTrial, FailJob, MarkTrialRunning
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import TrialEnded, TrialStarted, TrialSuggested, TuningEnded
 from trainmaster.core.model.job import Job, State, tuning_of
 from trainmaster.core.model.tuning import Measurement, TrialState, Tuning, last_ended
@@ -87,7 +87,7 @@ def final_decision(job: Job) -> Decision | None:
 
 def judge_tuning_ended(state: State, event: TuningEnded, now: datetime) -> Decision:
     """End the tuning job if its trials decide how."""
-    return final_decision(state.job) or not_yet("More trials are to begin or to end.")
+    return final_decision(state.job) or provisional("More trials are to begin or to end.")
 
 
 def judge_suggestion(state: State, event: TrialSuggested, now: datetime) -> Decision:

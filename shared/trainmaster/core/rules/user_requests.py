@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from trainmaster.core.actions import CancelJob, DeleteJob, NoteCost, SaveRound, SetLabels
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     CancelRequested,
     CostChecked,
@@ -30,7 +30,7 @@ from trainmaster.core.model.money import ZERO
 from trainmaster.core.model.round import SaveCause, SaveRequest
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
-from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
+from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, SAVE_MAX
 
 
 def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decision:
@@ -43,7 +43,7 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
     """Cancel the job if the deadline has really passed at `now`: an event may be early."""
     job = state.job
     if event.deadline is not passed_deadline(job, now):
-        return not_yet("The deadline has not passed.")
+        return provisional("The deadline has not passed.")
     match event.deadline:
         case Deadline.RUNNING:
             limit_s = job.plan.limits.max_running_s
@@ -125,7 +125,7 @@ def _last_save(job: Job, now: datetime) -> SaveRequest | None:
         for replica_id in plan.replica_ids
         if replica_id == plan.primary or not (saves_together and is_member(plan, replica_id))
     )
-    if saving is not None and now - saving.at < LAST_SAVE_MIN:
+    if saving is not None and now - saving.at < timedelta(seconds=COST_SAVE_S):
         # The programs are saving already, for another reason: only the others are asked.
         others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
         until = min(saving.until, now + SAVE_MAX)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import BeginRound, BeginRunning, FailJob
-from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stale
 from trainmaster.core.events import (
     AllReady,
     End,
@@ -54,7 +54,7 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     names = member_names([member.replica_id for member in waiting])
     may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
     if not may_begin and not isinstance(decision.action, FailJob):
-        return not_yet(f"Round {event.round} waits for {names}.")
+        return provisional(f"Round {event.round} waits for {names}.")
     if job.round.ends_job and job.plan.limits.cap and not isinstance(decision.action, FailJob):
         return cancel_at_cap(
             job.plan.limits.cap,
@@ -77,7 +77,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     end = event.ends[0]
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
-        return not_yet("The member that ended the round was not loaded.")
+        return provisional("The member that ended the round was not loaded.")
     if isinstance(end, ReplicaExited) and not _is_decided(end):
         # A member that hung is charged instead of the peer that reported the consequence.
         hung = (

@@ -11,6 +11,8 @@ import unicodedata
 from pathlib import PurePosixPath
 from typing import Final
 
+from trainmaster.core.model.tuning import tuning_job_id
+
 JOB_ID_CHARS_MAX: Final = 128
 JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")
 """Source: AI Platform Training's rule: letters, digits and underscores, a letter first, at most 128
@@ -21,6 +23,14 @@ _SUFFIX_CHARS_MAX: Final = 64
 """Characters of what follows a name, so that most of the name stays."""
 _DIGEST_CHARS: Final = 8
 """Characters that stand for the letters which no id can have."""
+
+
+def is_stored_id(job_id: str) -> bool:
+    """Return whether a job, or a trial of a tuning job, can have the id.
+
+    The store refuses to look for some other names, such as `__job__`.
+    """
+    return JOB_ID.fullmatch(tuning_job_id(job_id)) is not None
 
 
 def job_id_from(name: str, suffix: str) -> str:

@@ -181,8 +181,8 @@ def describe_missing_body(found: Iterable[str]) -> str:
 
 def example_at(path: FieldPath) -> object:
     """Return a correct value for a known path; for a list item its first, for a label its value."""
-    model: type[WireModel] | None = (
-        AiPlatformJob if path[0] in nested_models(AiPlatformJob) else VertexTuningJob
+    model: type[WireModel] | None = next(
+        kind.model for kind in (AI_PLATFORM, *KINDS) if path[0] in nested_models(kind.model)
     )
     value: object = None
     for step in path:

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 import pytest
 
 from tests.integration.agent.support.vm import agent_identity
+from tests.support.load import is_quick
 from tests.unit.agent.channel.test_peer_channel import KEY, DirectInbox
 from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.saving import ASK_S, KIND, MOMENT_S
@@ -88,4 +89,4 @@ def test_notice_reaches_all_members_long_before_the_goal(size: int) -> None:
         f"N = {size}: median {times[NOTICES // 2]:.3f} s, p99 {times[-1]:.3f} s, load"
         f" {os.getloadavg()[0]:.0f}"
     )
-    assert MOMENT_S + times[-1] < GOAL_S
+    assert is_quick(times[-1], GOAL_S - MOMENT_S)

@@ -252,11 +252,11 @@ def test_disk_that_is_only_full_is_no_fault(
 def test_check_that_takes_too_long_has_found_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.install("nvidia-smi", f"exec {shutil.which('sleep')} 5")
+    machine.install("nvidia-smi", f"exec {shutil.which('sleep')} 600")
     monkeypatch.setattr(preflight, "LIMIT_S", 0.1)
     began_at = time.monotonic()
     assert machine.examine(is_first=False) == ""
-    assert time.monotonic() - began_at < 4
+    assert time.monotonic() - began_at < 300
 
 
 def test_later_starts_examine_the_gpus_only(

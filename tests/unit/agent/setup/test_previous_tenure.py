@@ -65,6 +65,24 @@ def test_working_folders_and_new_temporary_files_are_removed(workspace: Workspac
     assert cache.exists()
 
 
+def test_containers_are_removed_and_counted(
+    workspace: Workspace, capfd: pytest.CaptureFixture[str]
+) -> None:
+    remember_first_files(workspace)
+    assert clean(workspace, lambda: 3) == ""
+    assert "and 3 containers that the last job has left" in capfd.readouterr().out
+
+
+def test_process_that_cannot_be_ended_is_a_finding(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wait for a device, and then takes no signal."""
+    remember_first_files(workspace)
+    monkeypatch.setattr(previous_tenure, "machine_processes", lambda _: [4711, 4712])
+    monkeypatch.setattr(previous_tenure, "kill_all", lambda _: 0)
+    assert clean(workspace, no_containers) == "2 processes of the last job cannot be ended"
+
+
 def test_first_files_are_those_of_the_first_job_also_after_a_restart(workspace: Workspace) -> None:
     remember_first_files(workspace)
     (Path(workspace.environ["TMPDIR"]) / "left.txt").write_text("")

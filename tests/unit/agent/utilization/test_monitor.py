@@ -62,6 +62,7 @@ class Bench:
         self.monitor.is_off = True
         self.monitor.finish_interval()
         self.thread.join(WITHIN_S)
+        assert not self.thread.is_alive()
 
     def _find_key(self) -> IncarnationKey | None:
         self.looks += 1
@@ -154,9 +155,10 @@ def test_process_ends_after_the_report_of_the_end(
     monitor.finish_interval()
     monitor.await_last_report()
     assert len(bench.bodies) == 1
+    monkeypatch.setattr(module, "LAST_REPORT_S", 600.0)
     before = time.monotonic()
     monitor.await_last_report()
-    assert time.monotonic() - before < module.DISTANCE_MIN_S
+    assert time.monotonic() - before < 300
 
 
 def test_end_of_a_program_that_started_since_the_last_look_is_not_lost(
@@ -173,14 +175,17 @@ def test_end_of_a_program_that_started_since_the_last_look_is_not_lost(
     assert len(bench.bodies) == 1
 
 
-def test_process_does_not_wait_for_a_report_that_nothing_sends(bench: Bench) -> None:
+def test_process_does_not_wait_for_a_report_that_nothing_sends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LAST_REPORT_S", 600.0)
     bench.failure = OSError("no such file")
     monitor = bench.start(3600)
     bench.thread.join(WITHIN_S)
     monitor.finish_interval()
     before = time.monotonic()
     monitor.await_last_report()
-    assert time.monotonic() - before < 1.0
+    assert time.monotonic() - before < 300
 
 
 def test_points_are_never_closer_than_the_api_accepts(bench: Bench) -> None:

@@ -24,7 +24,6 @@ from tests.support.jobs import (
     lost,
 )
 from trainmaster.core.actions import BeginRound, ContinueProvisioning
-from trainmaster.core.decisions import Reason
 from trainmaster.core.events import (
     AllReady,
     CapacityErrorKind,
@@ -125,11 +124,14 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
     ("missing", "named", "expected"),
     [
         pytest.param((WORKER_1,), (WORKER_1,), "0 begin_round round_begins", id="one"),
-        pytest.param((WORKER_1,), (), "1 ignore not_yet", id="not named"),
+        pytest.param((WORKER_1,), (), "1 ignore provisional", id="not named"),
         pytest.param(
-            (WORKER_0, WORKER_1), (WORKER_0, WORKER_1), "1 ignore not_yet", id="too few are left"
+            (WORKER_0, WORKER_1),
+            (WORKER_0, WORKER_1),
+            "1 ignore provisional",
+            id="too few are left",
         ),
-        pytest.param((CHIEF,), (CHIEF,), "1 ignore not_yet", id="the primary"),
+        pytest.param((CHIEF,), (CHIEF,), "1 ignore provisional", id="the primary"),
         pytest.param((), (WORKER_1,), "0 begin_round round_begins", id="it has come"),
     ],
 )
@@ -151,7 +153,7 @@ def test_member_with_a_vm_is_never_left_out() -> None:
     decision = judge(
         replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW
     )
-    assert decision.reason is Reason.NOT_YET
+    assert decision.is_provisional
 
 
 def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:

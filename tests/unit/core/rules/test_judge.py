@@ -72,7 +72,7 @@ CASES: Final[dict[str, Case]] = {
     "readiness that was counted before a move does not start the job": (
         MOVED,
         ALL_READY,
-        "1 ignore not_yet",
+        "1 ignore provisional",
     ),
     "readiness that was counted after a move starts the job": (
         MOVED,
@@ -96,22 +96,22 @@ CASES: Final[dict[str, Case]] = {
     "exit of a later incarnation than ordered is ignored": (
         RUNNING,
         exited(WORKER_0, 1, incarnation=9),
-        "1 ignore unknown_incarnation",
+        "1 ignore provisional",
     ),
     "exit of a later attempt than ordered is ignored": (
         RUNNING,
         exited(WORKER_0, 1, attempt=9),
-        "1 ignore unknown_incarnation",
+        "1 ignore provisional",
     ),
     "exit of an unknown replica is ignored": (
         RUNNING,
         exited(replace(WORKER_0, index=7), 1),
-        "1 ignore unknown_incarnation",
+        "1 ignore provisional",
     ),
     "exit of a queued job, which has no VM, is ignored": (
         QUEUED,
         exited(CHIEF, 0),
-        "1 ignore unknown_incarnation",
+        "1 ignore provisional",
     ),
     "second exit of a completed replica is ignored": (
         WORKER_0_COMPLETED,
@@ -120,7 +120,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     # Rule 12 and other requests of users
     "running job is cancelled": (RUNNING, CANCEL, "12 cancel_job cancelled_by_user"),
-    "deadline that has not passed is ignored": (RUNNING, RUNNING_DEADLINE, "1 ignore not_yet"),
+    "deadline that has not passed is ignored": (RUNNING, RUNNING_DEADLINE, "1 ignore provisional"),
     "ended job is deleted": (FAILED, DELETE, "0 delete_job deleted_by_user"),
     "deleted job is deleted only once": (
         DELETED,

@@ -144,19 +144,19 @@ def test_peers_that_did_not_answer_are_directed_to_save_and_no_other() -> None:
         pytest.param(
             running(round_number=2, is_held=True),
             noticed(WORKER_1, incarnation=2),
-            "round_ended",
+            "provisional",
             id="held",
         ),
         pytest.param(
             running(round_number=2),
             noticed(WORKER_1, incarnation=1),
-            "round_ended",
+            "provisional",
             id="of an older round",
         ),
         pytest.param(
             running(round_number=2),
             noticed(WORKER_1, incarnation=3),
-            "unknown_incarnation",
+            "provisional",
             id="of no round",
         ),
         pytest.param(

@@ -49,7 +49,7 @@ FIRST_CANCELLED = trial_ended(1, TrialState.CANCELLED)
 FIRST_FAILED = trial_ended(1, TrialState.FAILED, error="why")
 BEGINS = "13 begin_trial trial_suggested"
 IGNORED = "1 ignore nothing_to_do"
-NOT_YET = "1 ignore not_yet"
+NOT_YET = "1 ignore provisional"
 FAILS = "13 fail_job too_many_trials_failed"
 NONE_SUCCEEDED = "13 fail_job no_trial_succeeded"
 TRIAL_CANCELLED = "13 end_trial trial_cancelled"
