@@ -20,18 +20,18 @@ _SIMILAR: Final = 0.5
 """Similarity, from 0 to 1, from which a misspelled path is taken for another one."""
 _PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
 _PYTHON_LONG_OPTION_WITH_VALUE: Final = "--check-hash-based-pycs"
-_SHELLS: Final = ("bash", "sh")
+SHELLS: Final = ("bash", "sh")
 _SHELL_OPTIONS_WITH_VALUE: Final = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 """Programs that start a script of the folder on every GPU."""
-_COMMON_PROGRAMS: Final = (*LAUNCHERS, *_SHELLS, "env", "nice", "stdbuf", "time", "timeout")
+_COMMON_PROGRAMS: Final = (*LAUNCHERS, *SHELLS, "env", "nice", "stdbuf", "time", "timeout")
 _SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     """Return the Python file of the folder that the command runs, or None if it is not known."""
-    script = _script_of(command)
+    script = script_of(command)
     if script is None:
         module = _module_of(command)
         file = module_file(module, files.names) if module else None
@@ -59,7 +59,7 @@ def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[Progr
             "write env before it, or list the variable under trainmaster.env",
         )
         return
-    script = _script_of(command)
+    script = script_of(command)
     module = _module_of(command)
     if script is not None:
         yield from _check_script(script, files)
@@ -134,7 +134,7 @@ def _check_script(script: str, files: ProgramFiles) -> Iterator[ProgramFinding]:
     yield must_fail(f"{script} is not among the files that the job gets", remedy)
 
 
-def _script_of(command: Sequence[str]) -> str | None:
+def script_of(command: Sequence[str]) -> str | None:
     """Return the path of the script that the command names, or None if it names none."""
     program, arguments = command[0], command[1:]
     if program.endswith((".py", ".sh")):
@@ -142,7 +142,7 @@ def _script_of(command: Sequence[str]) -> str | None:
     if _PYTHON.fullmatch(program):
         kind, value = _python_target(arguments)
         return value if kind == "script" else None
-    if program in _SHELLS:
+    if program in SHELLS:
         return _shell_script(arguments)
     if program in LAUNCHERS and not {"-m", "--module"} & set(arguments):
         # Their options have values, but none of them is a Python file.
@@ -192,6 +192,20 @@ def _option_with_value(word: str) -> tuple[str, str]:
         if letter in "cmWX":
             return letter, word[position + 1 :]
     return "", ""
+
+
+def inline_script(arguments: Sequence[str]) -> str | None:
+    """Return the text behind a shell's `-c`; None: the shell runs a file or its input."""
+    words = iter(arguments)
+    for word in words:
+        is_inline = word.startswith("-") and not word.startswith("--") and "c" in word
+        if is_inline:
+            return next(words, "")
+        if not word.startswith(("-", "+")):
+            return None
+        if word in _SHELL_OPTIONS_WITH_VALUE or word.endswith("o"):
+            next(words, None)
+    return None
 
 
 def _shell_script(arguments: Sequence[str]) -> str | None:

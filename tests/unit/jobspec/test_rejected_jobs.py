@@ -159,6 +159,20 @@ def test_wrong_document_is_refused_at_its_fields(name: str) -> None:
             f"{T}.scheduling.maxRunningTime",
             'maxRunningTime: "7200s"',
         ),
+        *(
+            (
+                job(scheduling={"maxRunningTime": written}),
+                f"{T}.scheduling.maxRunningTime",
+                f'maxRunningTime: "{meant}"',
+            )
+            for written, meant in {
+                "90m": "5400s",
+                "1.5 hours": "5400s",
+                "2d": "172800s",
+                "600": "600s",
+                "soon": "7200s",
+            }.items()
+        ),
         (job(pythonModule="trainer/task.py"), f"{T}.pythonModule", 'pythonModule: "trainer.task"'),
         (job(region="us-centrall1"), f"{T}.region", 'region: "us-central1"'),
         ({**job(), "jobId": "my-job"}, "jobId", 'jobId: "my_job"'),

@@ -328,6 +328,42 @@ def test_runtime_is_that_of_the_imports_unless_the_job_names_one(
     assert with_chosen_runtime(named, tmp_path) == (named, "")
 
 
+@pytest.mark.parametrize(
+    ("command", "runtime"),
+    [
+        (["bash", "-ec", "echo start\ntorchrun --nproc_per_node=1 other.py $EPOCHS"], PYTORCH),
+        (["bash", "-euo", "pipefail", "-c", "cd src && python ./train.py"], PYTORCH),
+        (["bash", "run.sh"], PYTORCH),
+        (["./run.sh"], PYTORCH),
+        (["env", "A=1", "OMP_NUM_THREADS=2", "torchrun", "other.py"], PYTORCH),
+        (["timeout", "-k", "5", "2h", "nice", "-n", "10", "python", "train.py"], PYTORCH),
+        (["python", "-m", "torch.distributed.run", "other.py"], PYTORCH),
+        (["bash", "-c", "A=1 exec python -m train || (echo failed; exit 1)"], PYTORCH),
+        (["bash", "-c", "for n in 1 2; do python train.py; done"], PYTORCH),
+        (["bash", "-c", "python tf.py; python train.py"], None),
+        (["bash", "-c", "echo 'torchrun train.py"], None),
+        (["bash", "loop.sh"], None),
+        (["bash", "missing.sh"], None),
+        (["bash", "-c", "echo torchrun"], None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_runtime_is_chosen_by_what_a_shell_or_another_program_starts(
+    tmp_path: Path, command: list[str], runtime: str | None
+) -> None:
+    for name, content in {
+        "train.py": "import torch\n",
+        "other.py": "print(1)\n",
+        "tf.py": "import tensorflow\n",
+        "run.sh": "#!/bin/bash\n# prepare\nexport A=1\ntorchrun \\\n  other.py\n",
+        "loop.sh": "bash loop.sh\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+    document = {"jobId": "a", "trainingInput": {"region": "us-central1", "args": command}}
+    chosen, _ = with_chosen_runtime(document, tmp_path)
+    assert field_at(chosen, ("trainingInput", "runtimeVersion")) == runtime
+
+
 def test_choice_of_the_runtime_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nimport torch.nn\n")
     training = {"region": "us-central1", "args": ["python", "train.py"]}

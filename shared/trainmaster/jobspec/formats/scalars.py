@@ -34,6 +34,12 @@ _CURRENCY: Final = "USD"
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 """Whole seconds, and their decimals."""
+_UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+"""First letter of a unit → its seconds."""
+_OTHER_DURATION: Final = re.compile(
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
+)
+"""How other tools write durations."""
 _UNSPECIFIED: Final = "_UNSPECIFIED"
 """End of the name of an enum's default, which means that nothing is set."""
 
@@ -243,12 +249,24 @@ def _parse_duration(value: object, alternatives: str = "") -> int | None:
     match = _DURATION.fullmatch(str(text))
     if match is None:
         return reject(
-            f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}"
+            f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}",
+            _seconds_meant(str(text)),
         )
     whole_seconds, decimals = match.groups(default="0")
     seconds = int(whole_seconds)
     has_fraction = int(decimals) > 0
     return seconds + 1 if has_fraction else seconds
+
+
+def _seconds_meant(text: str) -> str | None:
+    """Return the duration that `90m`, `1.5 hours` or `60` means, as the API writes it; None: it is
+    none.
+    """
+    match = _OTHER_DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        return None
+    number, unit = match.groups()
+    return f"{math.ceil(float(number) * _UNITS_S[unit[:1]])}s"
 
 
 def _describe_type(value: object) -> str:
