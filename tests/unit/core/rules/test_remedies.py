@@ -289,6 +289,18 @@ def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
         ),
         (FOLDER, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: add it to your"),
         (PACKAGE, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: pack it with"),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'Netz' from 'model' (/run/model.py)",
+            "Correct the name: model has no Netz",
+        ),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'X' from partially initialized module 'a' (/run/a.py)",
+            "The file that the error names and a import each other",
+        ),
         (PACKAGE, "IndentationError", "unexpected indent (train.py, line 3)", "Correct the line"),
     ],
 )
