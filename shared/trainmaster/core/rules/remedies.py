@@ -131,8 +131,8 @@ _PROGRAM_FAILURES: Final = {
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
     ),
     r"cannot import name '[^']+' from partially initialized module '(?P<module>[^']+)'": (
-        "The file that the error names and {module} import each other: write one of the imports into"
-        " the function that needs it."
+        "The file that the error names and {module} import each other: write one of the imports"
+        " into the function that needs it."
     ),
     r"cannot import name '(?P<name>[^']+)' from '(?P<module>[^']+)'": (
         "Correct the name: {module} has no {name}. If {module} is a library, name a version of it"
