@@ -145,6 +145,13 @@ class Program:
                 return stacks
         return ""
 
+    def error_before_stacks(self) -> dict[str, Any] | None:
+        """Return the error of the program's own code that it printed last before it was ended."""
+        texts = [tail.text() for _, tail in self._streams]
+        before = [text[: len(text) - len(find_stacks(text))] for text in texts]
+        errors = (find_unreported_error(text, self._package) for text in before)
+        return next(filter(None, errors), None)
+
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""
         return self._tail.whole_lines()

@@ -130,6 +130,14 @@ _PROGRAM_FAILURES: Final = {
     r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
     ),
+    r"cannot import name '[^']+' from partially initialized module '(?P<module>[^']+)'": (
+        "The file that the error names and {module} import each other: write one of the imports"
+        " into the function that needs it."
+    ),
+    r"cannot import name '(?P<name>[^']+)' from '(?P<module>[^']+)'": (
+        "Correct the name: {module} has no {name}. If {module} is a library, name a version of it"
+        " that has {name} in {requirements}."
+    ),
     r"Distributed package doesn't have NCCL built in|Torch not compiled with CUDA"
     r"|No CUDA GPUs are available|Found no NVIDIA driver": (
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"

@@ -202,8 +202,8 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
     )
 
 
-def hung_at(frame: str, own_frame: str) -> ReplicaExited:
-    error = ProgramError("Silent", "printed nothing for 60 s", frame, own_frame)
+def hung_at(frame: str, own_frame: str, printed: str = "") -> ReplicaExited:
+    error = ProgramError("Silent", f"printed nothing for 60 s{printed}", frame, own_frame)
     return exited(CHIEF, signal=6, cause=ExitCause.STALLED, error=error)
 
 
@@ -251,6 +251,14 @@ Extension modules: numpy (total: 1)
             hung_at("socket.py:9 in recv", "run/train.py:4 in load"),
             "chief 0 was ended because it printed nothing for 60 s, in recv (run/train.py:4): it",
             id="hang",
+        ),
+        pytest.param(
+            hung_at("queue.py:9 in get", "train.py:8 in fit", "\nValueError: bad row"),
+            (
+                "chief 0 was ended because it printed nothing for 60 s, in get (train.py:8), after"
+                " the error ValueError: bad row: it restarts"
+            ),
+            id="hang after an error",
         ),
         pytest.param(
             hung_at("python3.12/threading.py:1590 in _shutdown", "run/train.py:5 in serve"),

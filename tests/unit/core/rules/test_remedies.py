@@ -289,6 +289,18 @@ def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
         ),
         (FOLDER, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: add it to your"),
         (PACKAGE, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: pack it with"),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'Netz' from 'model' (/run/model.py)",
+            "Correct the name: model has no Netz",
+        ),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'X' from partially initialized module 'a' (/run/a.py)",
+            "The file that the error names and a import each other",
+        ),
         (PACKAGE, "IndentationError", "unexpected indent (train.py, line 3)", "Correct the line"),
     ],
 )
@@ -526,7 +538,7 @@ def test_remedy_of_a_missing_variable_names_the_field_that_sets_it(frame: str) -
 def test_only_ranks_have_ended_peers(
     raised: ProgramError, workers: int, command: tuple[str, ...], expected: str
 ) -> None:
-    plan = a_plan(workers, program=Program((), FOLDER_MODULE, command, None))
+    plan = a_plan(workers=workers, program=Program((), FOLDER_MODULE, command, None))
     assert remedy_of_exit(exited(CHIEF, 1, error=raised), plan) == expected
 
 
