@@ -77,7 +77,8 @@ _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 # Paths of Python's own files, of installed packages, and of sources of Cython, which name no folder
 # of packages; and the name of an installed package
 _LIBRARIES = re.compile(
-    r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/|\.p(?:yx|xi|xd)$)"
+    r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/"
+    r"|\.p(?:yx|xi|xd)$)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
 _LAUNCHER_TYPES = frozenset(gather(lambda launcher: launcher.error_types))
