@@ -20,7 +20,7 @@ WIDTH: Final = 1000.0
 """Width of the whole image."""
 LABEL_WIDTH: Final = 110.0
 """Width of the names of lanes, to the left of them."""
-_RIGHT_MARGIN: Final = 12.0
+RIGHT_MARGIN: Final = 12.0
 _BOTTOM_MARGIN: Final = 4.0
 LANE_HEIGHT: Final = 26.0
 AXIS_HEIGHT: Final = 24.0
@@ -122,7 +122,7 @@ class DrawnTimeline:
 
 def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     """Return the shapes of a timeline."""
-    width = WIDTH - LABEL_WIDTH - _RIGHT_MARGIN
+    width = WIDTH - LABEL_WIDTH - RIGHT_MARGIN
     scale = time_scale(timeline, width, LABEL_WIDTH, shortens_gaps=shortens_gaps)
     lanes = tuple(
         _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end)

@@ -19,6 +19,11 @@ BOTH = "/compare?job=digits_1&job=digits_2"
 
 @pytest.fixture
 def site() -> Site:
+    """The console of an installation with two jobs.
+
+    `digits_1` (two workers, 5 epochs) has failed. `digits_2` (three workers, 9 epochs, and a name
+    that looks like markup) runs.
+    """
     site = Site(compared_world())
     site.open()
     return site

@@ -197,7 +197,10 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
 
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
-    """Apply the fences of rule 1 before the rule of the event."""
+    """Return the decision of rule 1 if the event is outdated, else that of the event's own rule.
+
+    A success of the primary counts first, because it may be of an earlier round or attempt.
+    """
     subject = event.subject
     job = state.job
     if isinstance(event, ReplicaExited):

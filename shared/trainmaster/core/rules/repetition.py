@@ -128,11 +128,13 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     """Return the line with which a program without a traceback says why it exited; None if it
     says nothing, or if the cause may pass.
 
-    A line that reports no failure, such as a progress bar, a metric or the result of `grep`, is
-    where the program was, not why it ended, unless it is a sentence on standard error, as
-    `sys.exit("no rows are left")` prints it. So are the words of a launcher. A signal proves
-    nothing, and neither does the exit of one of several machines: it may have had a reason to stop
-    that only its peer knows. Numbers count: a metric may be named error.
+    The line must report a failure, or be a sentence on standard error, as `sys.exit("no rows are
+    left")` prints it. Other lines, such as a progress bar, a metric or the result of `grep`, show
+    where the program was, and not why it ended. The words of a launcher do not say why either.
+
+    A signal proves nothing, and neither does the exit of one of several machines: it may have had a
+    reason to stop that only its peer knows. Two lines with different numbers differ: the word error
+    may name a metric.
     """
     lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
     if place.has_peers or not lines or event.exit_status is None:
