@@ -26,6 +26,8 @@ LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 """Programs that start a script of the folder on every GPU."""
 _COMMON_PROGRAMS: Final = (*LAUNCHERS, *SHELLS, "env", "nice", "stdbuf", "time", "timeout")
 _SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
+_PIPE_TO_TEE: Final = re.compile(r"^[^#\n]*\|&?[ \t]*(?:\\\n[ \t]*)?tee\b", re.MULTILINE)
+_KEEPS_FAILURES: Final = re.compile(r"\bpipefail\b|\bPIPESTATUS\b")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
@@ -77,6 +79,8 @@ def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[Progr
             f"no file of the folder is the program {program}",
             "the runtime or a package in requirements.txt must bring it",
         )
+    if program in SHELLS:
+        yield from _check_pipes(command, script, files)
     operators = [word for word in command if word in _SHELL_OPERATORS]
     if operators:
         yield may_fail(
@@ -132,6 +136,20 @@ def _check_script(script: str, files: ProgramFiles) -> Iterator[ProgramFinding]:
     nearest = same_name or get_close_matches(path, alike, n=1, cutoff=_SIMILAR)
     remedy = f"did you mean {nearest[0]}?" if nearest else "the command may name the folder's files"
     yield must_fail(f"{script} is not among the files that the job gets", remedy)
+
+
+def _check_pipes(
+    command: Sequence[str], script: str | None, files: ProgramFiles
+) -> Iterator[ProgramFinding]:
+    """Yield that a shell hides the exit status of what is piped to `tee`."""
+    path = _normal_path(script) if script else None
+    text = files.read(path).decode(errors="replace") if path in files.names else ""
+    words = "\n".join([*command, text])
+    if _PIPE_TO_TEE.search(words) and not _KEEPS_FAILURES.search(words):
+        yield may_fail(
+            "a pipe to tee exits 0 although the program before it fails",
+            "let bash run it, and begin with set -eo pipefail",
+        )
 
 
 def script_of(command: Sequence[str]) -> str | None:

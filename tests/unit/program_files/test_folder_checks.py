@@ -104,6 +104,45 @@ def test_command_that_may_run_is_a_warning(command: str, words: str, tmp_path: P
     assert not found.must_fail
 
 
+TEE = "python train.py 2>&1 | tee log.txt"
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (("bash", "-c", TEE), ""),
+        (("sh", "-c", "python train.py | tee log"), ""),
+        (("bash", "run.sh"), f"set -e\n{TEE}\n"),
+        (("bash", "run.sh"), "python train.py |& tee log\n"),
+        (("bash", "run.sh"), "python train.py | \\\n  tee log\n"),
+    ],
+)
+def test_pipe_that_hides_a_failure_is_a_warning(
+    command: tuple[str, ...], script: str, tmp_path: Path
+) -> None:
+    (found,) = check(tmp_path, {**FILES, "run.sh": script}, *command)
+    assert not found.must_fail
+    assert "pipe to tee" in found.problem
+    assert "set -eo pipefail" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (("bash", "-o", "pipefail", "-c", TEE), ""),
+        (("bash", "-eo", "pipefail", "run.sh"), TEE),
+        (("bash", "run.sh"), f"set -euo pipefail\n{TEE}\n"),
+        (("bash", "run.sh"), f"{TEE}\nexit ${{PIPESTATUS[0]}}\n"),
+        (("bash", "run.sh"), "# python train.py | tee log\npython train.py\n"),
+        (("bash", "run.sh"), "python train.py > log || teeth\n"),
+    ],
+)
+def test_script_that_keeps_a_failure_has_no_warning(
+    command: tuple[str, ...], script: str, tmp_path: Path
+) -> None:
+    assert check(tmp_path, {**FILES, "run.sh": script}, *command) == []
+
+
 BROKEN = "def f(:\n    pass\n"
 
 
