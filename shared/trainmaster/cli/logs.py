@@ -46,7 +46,7 @@ TRIES: Final = 3
 LATE_LINES_S: Final = 3.0
 """How long after a job's end its VMs may still write log lines."""
 
-COLOURS: Final = {  # of a terminal: parameters of the ANSI sequence SGR
+COLOURS: Final = {
     "WARNING": "33",
     "ERROR": "31",
     "CRITICAL": "1;31",
@@ -54,6 +54,7 @@ COLOURS: Final = {  # of a terminal: parameters of the ANSI sequence SGR
     "EMERGENCY": "1;31",
     "DEBUG": "2",
 }
+"""Severity → its colour on a terminal: parameters of the ANSI sequence SGR."""
 
 
 def logs(

@@ -124,7 +124,8 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     finite = _finite_values(tuning).values()
     low, high = _ends(finite)
     count = len(tuning.parameters)
-    xs = [  # of the axes: the last one is that of the objective
+    # Positions of the axes, one per parameter; the last one is that of the objective.
+    xs = [
         round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1)
         for index in range(count + 1)
     ]

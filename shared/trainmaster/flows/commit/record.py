@@ -65,7 +65,7 @@ With 16 writers on one document the slowest needed 9.
 
 CONFLICT_PAUSE_MIN_S: Final = 0.02
 CONFLICT_PAUSE_MAX_S: Final = 1.0
-"""Bounds of the pause after a conflict, which doubles: about one commit, and many."""
+"""Bounds of the pause after a conflict, which doubles: the times of one commit and of many."""
 
 _log = logging.getLogger(__name__)
 
@@ -175,11 +175,12 @@ def _loses_vm(action: Action) -> bool:
 
 
 def _keep_no_lost_vm(event: Event, deps: Deps) -> None:
-    """Keep the VM no longer that the event has taken from its replica, if the job has ended since
-    it was read.
+    """Remove the VM that the event has taken from its replica from the kept machines of its job, if
+    the job has ended since it was read.
 
     The loss of a replica that is judged alone changes only this replica's document, so it does not
-    conflict with the end of the job. Repeated after a crash, because the event is delivered again.
+    conflict with the end of the job. After a crash this is repeated, because the event is delivered
+    again.
     """
     loaded = deps.store.load(event.job_id)
     machines = loaded.state.machine_set if loaded and loaded.state.keeps_machines else None
@@ -229,9 +230,8 @@ def _commit(
             )
         entry = _ledger_entry(event, decision, state, change, now)
         if decision.is_provisional:
-            return Recorded(
-                entry, is_new=True, job=job
-            )  # not stored: a later event with the same key must be judged
+            # Not stored: a later event with the same key must be judged, too.
+            return Recorded(entry, is_new=True, job=job)
         try:
             deps.store.commit(loaded, entry, change, admission_token)
         except AlreadyRecordedError:
