@@ -55,6 +55,7 @@ _IS_ENCRYPTED: Final = 0x1
 _DAMAGE: Final = (
     zipfile.BadZipFile,
     NotImplementedError,
+    IndexError,
     tarfile.TarError,
     EOFError,
     OSError,
@@ -64,8 +65,9 @@ _DAMAGE: Final = (
     RecursionError,
     MemoryError,
 )
-"""What reading a damaged archive raises. `tarfile` calls itself for a header of a header, and an
-archive names the size of the dictionary that its decompressor allocates.
+"""What reading a damaged archive raises. `zipfile` looks at the last character of an empty name,
+`tarfile` calls itself for a header of a header, and an archive names the size of the dictionary
+that its decompressor allocates.
 """
 
 

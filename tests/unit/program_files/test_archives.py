@@ -101,6 +101,12 @@ def test_files_of_what_is_no_archive_are_not_known(archive: bytes) -> None:
     assert open_archive(archive, LIMIT, LIMIT) is None
 
 
+def test_zip_archive_with_a_file_without_a_name_is_not_known() -> None:
+    """`zipfile` ends a name at a null byte, and then looks at its last character."""
+    archive = wheel_of({"trainer/task.py": ""}).replace(b"trainer/task.py", b"\0rainer/task.py")
+    assert open_archive(archive, LIMIT, LIMIT) is None
+
+
 def test_files_of_an_archive_with_a_damaged_source_are_not_known() -> None:
     assert open_archive(wheel_of(SOURCES).replace(b"import", b"IMPORT"), LIMIT, LIMIT) is None
 

@@ -35,6 +35,10 @@ _COUNT: Final = re.compile(
     r"""wc -l\s*(?:`|\))"""
 )
 _FOREIGN_VARIABLE: Final = re.compile(r"(?:SKYPILOT|DSTACK)_\w+")
+_CONTINUATION: Final = re.compile(r"(?:(?<!\s)\s+)?\\\n\s*")
+"""The end of a line that goes on, with the space around it, from its first character on: a search
+from each character of a long space would take seconds.
+"""
 # Folder that a line enters; name and value of a variable that it sets.
 _ENTERED: Final = re.compile(r"cd\s+([^\s;&|]+)")
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*)$")
@@ -42,7 +46,7 @@ _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*)$")
 
 def join_lines(text: str) -> list[str]:
     """Return the lines of a script, without empty ones and comments; continued lines as one."""
-    joined = re.sub(r"\s*\\\n\s*", " ", text)
+    joined = _CONTINUATION.sub(" ", text)
     lines = (line.strip() for line in joined.splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
