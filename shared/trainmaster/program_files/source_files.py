@@ -43,6 +43,8 @@ _DEPTH_MAX: Final = 32
 """Names in one module's name, such as three in `a.b.c`, that are looked up."""
 _LINE_MAX: Final = 80
 """Characters of a line that a message shows."""
+_LINE_JUDGED_MAX: Final = 2_000
+"""Longer lines may have syntax of any version: to search them may take minutes."""
 _NEWER_SYNTAX: Final = (
     (
         (3, 12),  # nested quotes in f-strings, `type`, type parameters
@@ -225,14 +227,15 @@ class Sources:
 
     def _may_be_valid_there(self, error: SyntaxError) -> bool:
         """Return whether the runtime's Python may accept what this one does not."""
-        if error.msg.startswith(_UNKNOWN_ENCODING):
+        line = error.text or ""
+        if error.msg.startswith(_UNKNOWN_ENCODING) or len(line) > _LINE_JUDGED_MAX:
             return True
         newer = [
             lines
             for version, lines in _NEWER_SYNTAX
             if sys.version_info[:2] < version and (self._python is None or version <= self._python)
         ]
-        return any(lines.search(text) for lines in newer for text in (error.text or "", error.msg))
+        return any(lines.search(text) for lines in newer for text in (line, error.msg))
 
 
 def version_pair(python: str) -> tuple[int, int]:
