@@ -31,7 +31,8 @@ def measure(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
     """Yield the figures of each phase as soon as they are known: the largest size takes minutes."""
     for size in sizes:
         with _gang(emulators, Gang, size) as gang:
-            # In this order: a crash soon after a failure or a loss is taken for its consequence.
+            # The failure comes before the loss: the rules take a failure soon after a loss for a
+            # consequence of the loss.
             yield _figures("start", size, gang.cost_of(gang.start))
             yield _figures("restart", size, gang.cost_of(gang.restart_one))
             if size > 1:  # a single replica has no peers

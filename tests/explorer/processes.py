@@ -53,7 +53,7 @@ class Process:
 
     @property
     def printed_at(self) -> float:
-        """It prints all the time, unless it hangs."""
+        """When it last printed: now, unless it hangs."""
         at_s = self._world.now_s if self.silent_since_s is None else self.silent_since_s
         return BOOTED_S + at_s
 
@@ -83,7 +83,7 @@ class Process:
         elif not self.is_withdrawn:
             world.violate("ended for no reason", self.program)
         if cause == STOPPED:
-            action = host.delivered[-1] if host.delivered else ""
+            *_, action = host.delivered or ("",)
             self._job.examiner.on_stop(self.program, "stop" if self._is_of_last_job else action)
         self.is_unkillable = world.chance(profile.unkillable)
         if self.is_unkillable:
@@ -116,8 +116,10 @@ class Process:
     @property
     def _is_of_last_job(self) -> bool:
         """Whether the agent knows that another job has taken the machine."""
-        delivered = self._host.delivered
-        return delivered is not None and delivered[0] > self.program.tenure
+        if self._host.delivered is None:
+            return False
+        tenure, *_ = self._host.delivered
+        return tenure > self.program.tenure
 
     @property
     def is_still(self) -> bool:
@@ -130,7 +132,7 @@ class Process:
             self._wake_all()
 
     def leave(self, facts: Facts) -> None:
-        """The process ends, as its agent sees it."""
+        """The process ends, as its agent sees it. Some ends the agent does not report."""
         if self.is_alive:
             ran_s = round(self._world.now_s - self.program.started_s, 3)
             self.program_exit = ProgramExit(**facts, ran_s=ran_s)
@@ -222,10 +224,10 @@ class VirtualLauncher:
         return self._process is not None
 
     def process_uses(self) -> dict[int, ProcessUse]:
-        """Return what the program has used.
+        """Return what the program has used, once it is still or has ended.
 
-        A program that works would be seen to work in each sample, so the next one waits until it
-        is still, or has ended.
+        Samples of a program that works change nothing, so this call waits instead of returning
+        them.
         """
         process = self._process
         while process is not None and process.is_alive and process.silent_since_s is None:

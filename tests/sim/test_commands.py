@@ -140,16 +140,18 @@ def test_simulate_prints_a_table(runner: CliRunner, app: typer.Typer, job_file: 
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90m", 5400), ("1.5h", 5400), ("2d", 172800), ("30", 30)]
+    ("text", "seconds"),
+    [("90m", 5400), ("1.5h", 5400), ("2d", 172800), ("30", 30), ("1h30m", 5400)],
 )
 def test_duration_with_or_without_unit_is_parsed(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+    assert parse_duration(text, "--duration") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "-1h", "soon"])
-def test_duration_that_is_invalid_is_a_usage_error(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
-        parse_duration(text)
+@pytest.mark.parametrize("text", ["", "h", "-1h", "soon", "0m", "inf", "1h30", "9" * 30])
+def test_duration_that_is_invalid_is_a_usage_error_about_its_option(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="must be a time such as 90m") as refused:
+        parse_duration(text, "--duration")
+    assert "--duration" in refused.value.format_message()
 
 
 def test_simulator_command_prints_the_same_trace_in_two_processes(

@@ -28,32 +28,20 @@ from trainmaster_local.simulator.scenarios.scenario import HistoryError, Outcome
 SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 10
 """800 in the thorough profile of `make test-all`. `make soak` simulates 200,000."""
 REGRESSIONS = (
-    (
-        "replays",
-        3,
-        # A VM was lost before its agent reported, and its request id returned the first result
-        # forever.
-    ),
+    # A VM was lost before its agent reported, and its request id returned the first result forever.
+    ("replays", 3),
     # A VM loss that was reported under an older attempt used up the only key of that loss.
     ("machines", 832),
-    (
-        "races",
-        81,
-        # A commit did not notice that the job had been rerun meanwhile; the ledger could not be
-        # folded.
-    ),
+    # A commit did not notice that the job had been rerun meanwhile; the ledger could not be folded.
+    ("races", 81),
     # The job was rerun between the two reads of a VM loss, which then belonged to no replica.
     ("everything", 90),
     # A replica that completed before its vm-ready event was handled never counted as ready.
     ("capacity", 62),
     # A primary that restarted after its workers had completed waited for them forever.
     ("machines", 58),
-    (
-        "races",
-        630,
-        # A worker completed alongside the previous attempt's primary; the next primary waited for
-        # it.
-    ),
+    # A worker completed alongside the previous attempt's primary; the next primary waited for it.
+    ("races", 630),
     # The same, but the worker's exit event arrived slightly after the limit for late events.
     ("slices", 5004935),
     # A completed replica was not reactivated: it was reported ready after the primary's loss.
@@ -62,23 +50,17 @@ REGRESSIONS = (
     ("slices", 73),
     # A running replica stayed in its zone when its peers were requested in another zone.
     ("capacity", 28),
-    ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
+    # The same, when its vm-ready event was handled after the change of zone.
+    ("races", 71),
     # A late duplicate of the submission notified again, with the attempt of the rerun job.
     ("races", 24177),
-    (
-        "skew",
-        7658,
-        # an exit that the agent reported after a reboot had the time of the report (in the
-        # simulator only)
-    ),
+    # An exit that the agent reported after a reboot had the time of the report (in the simulator
+    # only).
+    ("skew", 7658),
     # A VM was named by an exit only, vanished, and was created again under its VM generation.
     ("lost-events", 42),
-    (
-        "races",
-        429083,
-        # A replica survived an end of the primary that a peer caused, and completed after the
-        # restart.
-    ),
+    # A replica survived an end of the primary that a peer caused, and completed after the restart.
+    ("races", 429083),
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.
 

@@ -16,11 +16,13 @@ SETUP_S = 60.0
 
 def ready(world: World, replica_id: ReplicaId) -> None:
     """Report the replica as ready; its agent started `SETUP_S` before."""
-    started_at = world.now + timedelta(seconds=1 - SETUP_S)
+    reported_at = world.now + timedelta(seconds=1)  # `send` takes a second
+    started_at = reported_at - timedelta(seconds=SETUP_S)
     world.send("vm-ready", replica_id, agent_started_at=started_at.isoformat())
 
 
 def start(world: World, *, spot: bool = False) -> None:
+    """Submit a job of a chief and two workers, and let it run after 100 seconds."""
     world.submit({**a_spec(), "trainmaster": {"spot": "all"}} if spot else a_spec())
     world.deliver()
     world.wait(100)

@@ -1,4 +1,4 @@
-"""A MetricReader on samples of the test."""
+"""A `MetricReader` that reads the points that a test has added."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ REDUCE: Final[dict[Reducer, Callable[[Sequence[float]], float]]] = {
 
 @dataclass
 class FakeMetrics:
-    """Samples of jobs. `error` is raised by each read; `queries` are those that were answered."""
+    """The series of the installation. Points are added by `add`."""
 
     series: dict[tuple[Metric, frozenset[tuple[Label, str]]], list[MetricPoint]] = field(
         default_factory=dict
     )
     error: Exception | None = None
+    """What each read raises; None: nothing."""
     queries: list[MetricQuery] = field(default_factory=list)
+    """The reads that were answered."""
 
     def add(
         self,
@@ -38,9 +40,10 @@ class FakeMetrics:
         generation: int = 1,
         more: Mapping[Label, str] | None = None,
     ) -> None:
-        """Add a value for each minute from `first` on. Counters count from a minute before it.
+        """Add a point for each value: the first at `first`, each further one a minute later.
 
-        `more`: other labels. Without the label `job`, the values are those of every job.
+        The points of a counter begin to count a minute before `first`. `more`: other labels.
+        Without the label `job`, every job has the series.
         """
         labels = {
             Label.TASK_ID: replica,
@@ -77,17 +80,21 @@ class FakeMetrics:
 
 
 def _reduced(query: MetricQuery, found: Sequence[MetricSeries]) -> list[MetricSeries]:
-    """Reduce the means of the periods. Values of counters are taken as rates."""
+    """Return one series for each group of labels, as Cloud Monitoring does.
+
+    Each series first has its mean in each period. The query's reducer then combines the means of a
+    group. Periods are counted back from the end of the query. Values of counters are taken as
+    rates.
+    """
+    period = timedelta(seconds=query.period_s)
     groups: dict[tuple[str, ...], dict[datetime, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for series in found:
         by_period: dict[datetime, list[float]] = defaultdict(list)
         for point in series.points:
-            periods_left = (query.end - point.at) // timedelta(seconds=query.period_s)
-            by_period[query.end - periods_left * timedelta(seconds=query.period_s)].append(
-                point.value
-            )
+            period_end = query.end - (query.end - point.at) // period * period
+            by_period[period_end].append(point.value)
         group = groups[tuple(series.labels.get(label, "") for label in query.group_by)]
         for end, values in by_period.items():
             group[end].append(sum(values) / len(values))

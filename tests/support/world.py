@@ -17,7 +17,7 @@ from tests.support.jobs import START, a_spec
 from tests.support.memory_resources import MemoryResources
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, fold
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job
 from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
@@ -89,6 +89,7 @@ FIRST: Final = (1, 1)
 
 
 def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run the tasks one after another, in place of the threads of a function."""
     for task in tasks:
         task()
 
@@ -372,8 +373,8 @@ class World:
         assert fold(self.ledger) == loaded.state, "folding the ledger gives the stored state"
         identities = {(vm.name, vm.vm_generation) for vm in self.vms}
         assert len(identities) == len(self.vms), "two VMs of one replica have one VM generation"
-        assert loaded.state.job.budgets.reruns_used <= 3
-        assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)
+        assert loaded.state.job.budgets.reruns_used <= RERUNS_MAX
+        assert all(replica.restarts_used <= RESTARTS_MAX for replica in loaded.state.replicas)
 
 
 def before_next_commit(

@@ -19,10 +19,11 @@ PLOTS = {
 SIZED = {
     "gang-time": ("time", "replicas", "seconds"),
 }
+# The same data give the same, small file.
 plt.rcParams |= {
     "svg.hashsalt": "trainmaster",
     "svg.fonttype": "none",
-}  # the same data give the same, small file
+}
 
 
 def save(name: str) -> None:

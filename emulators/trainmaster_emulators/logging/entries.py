@@ -181,7 +181,8 @@ class Entries:
             where.append(f"+({condition.text})")
             where.append(f"(timestamp, insert_id, log_name) {comparison} (?, ?, ?)")
             values += after
-        query = (  # every value is a parameter
+        # Nothing that a caller sends is in the text: every value is a parameter.
+        query = (
             "SELECT timestamp, insert_id, log_name, entry FROM entries"  # noqa: S608
             f" WHERE {' AND '.join(where)}"
             f" ORDER BY timestamp {order}, insert_id {order}, log_name {order} LIMIT ?"

@@ -7,9 +7,10 @@ not permit.
 
 `python -m trainmaster_emulators.services.http_gate --infra DIR --project P --bucket B
 --stage-bucket S --upstream logging=HOST:PORT … --account submit=PORT …` serves until it is ended.
-It prints a line for each call that it refuses, except those of Cloud Storage, which refuses instead
-of saying that an object is missing. `realism.http_access` and `realism.storage_access` have the
-rules. The address identifies the caller, because clients send no token to an emulator.
+It prints a line for each call that it refuses, except for calls of Cloud Storage: refusing is also
+Cloud Storage's answer to a caller that may not know whether an object exists.
+`realism.http_access` and `realism.storage_access` have the rules. The address identifies the
+caller, because clients send no token to an emulator.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class GateServer(ForwardingServer):
 class GateHandler(StorageHandler):
     """Forwards a call that the account may make.
 
-    Buffers the body, which may contain what decides.
+    It reads the whole body first, because the permission may depend on the body.
     """
 
     server: GateServer

@@ -112,7 +112,7 @@ def advise(
             reason = "it is a tuning job: ask for one of its trials"
         raise PermanentError(f"there is no advice for {job_id}: {reason}")
     rates = _rates(job, report)
-    save_s = parse_duration(save_time) if save_time else None
+    save_s = parse_duration(save_time, "--save-time") if save_time else None
     advices = list(_advices(job, report, rates, save_s))
     if form is Format.JSON:
         print_json({"measured": asdict(rates), "advice": [asdict(advice) for advice in advices]})

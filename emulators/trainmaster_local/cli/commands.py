@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,6 +16,7 @@ from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle
 from trainmaster_emulators.process import processes, stack_config, state, state_dirs
 from trainmaster_emulators.process.stack_config import StackConfig
@@ -57,6 +59,7 @@ Notice = Annotated[
 ]
 Zones = Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")]
 DEFAULTS = StackConfig()
+_ZONES: Final = tuple(zone for zones in REGION_ZONES.values() for zone in zones)
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
 """Source: Cloud Storage's rules for bucket names."""
 
@@ -306,15 +309,25 @@ def kill(
     say(f"{vm}: {signal_name} sent to its program")
 
 
+def _check_names(names: Sequence[str], known: Sequence[str], kind: str) -> None:
+    """Raise BadParameter for a name that is not known: such a fault would harm no job."""
+    for name in names:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1) or known[:1]
+            raise typer.BadParameter(f"{name!r} is not a {kind}, such as {nearest[0]}")
+
+
 @app.command()
 def unreachable(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones not answer: lists say so, and calls fail. VMs run on."""
+    _check_names(zones, _ZONES, "zone")
     print_json(_fault_client(state_dir).change(unreachable_zones=zones))
 
 
 @app.command()
 def stockout(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones have no capacity."""
+    _check_names(zones, _ZONES, "zone")
     print_json(_fault_client(state_dir).change(stockout_zones=zones))
 
 
@@ -324,6 +337,7 @@ def quota(
     state_dir: StateDir = None,
 ) -> None:
     """Let the quota be used up in exactly these regions."""
+    _check_names(regions, tuple(REGION_ZONES), "region")
     print_json(_fault_client(state_dir).change(quota_regions=regions))
 
 

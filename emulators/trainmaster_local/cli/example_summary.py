@@ -87,6 +87,7 @@ def print_summary(
     for line in phases.lines():
         console.print(f"  [dim]{line}[/]")
     console.print(f"  [dim]{'total':<28} {time.monotonic() - report.started:6.1f} s[/]")
+    console.print("  next        `trainmaster local up` for jobs of your own: docs/tutorial.md")
 
 
 def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:

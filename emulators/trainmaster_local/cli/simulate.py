@@ -69,7 +69,9 @@ def simulate(
     document = with_time_in_job_id(document, datetime.now(UTC))
     document = with_job_id(document, check_document(document, default_job_id=DEFAULT_JOB_ID))
     spec = accept(document, default_job_id=None)
-    assumptions = Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
+    assumptions = Assumptions(
+        preemptions_per_hour, parse_duration(duration, "--duration"), checkpoint_every * 60
+    )
     result = run_simulation(spec, document, assumptions, seeds)
     if form is Format.JSON:
         print_json(asdict(result))

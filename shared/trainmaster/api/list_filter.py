@@ -74,14 +74,12 @@ def _compile(comparison: str, fields: Collection[str]) -> Condition:
     match = _COMPARISON.fullmatch(comparison)
     if match is None:
         raise ValueError(f"not a comparison: {comparison!r}")
-    name, sign, value = match.groups()
-    is_quoted = value[0] in "\"'" and len(value) > 1
-    if is_quoted:
-        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    name, sign, quoted = match.groups()
+    value = _unquote(quoted)
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
         return _compile_order(path, sign, value)
-    pattern = re.sub(r"([\[?])", r"[\1]", value.lower())  # only `*` is a wildcard
+    pattern = _escape_all_but_star(value.lower())
     if sign == "!=":
         return Condition(
             lambda job: not _matches(_value_at(job, path), pattern),
@@ -93,6 +91,17 @@ def _compile(comparison: str, fields: Collection[str]) -> Condition:
         _bounds_of_matches(path, pattern),
         _bounds_of_others(path, pattern),
     )
+
+
+def _unquote(value: str) -> str:
+    """Return a value without its quotes and backslashes; a value without quotes as it is."""
+    is_quoted = value[0] in "\"'" and len(value) > 1
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if is_quoted else value
+
+
+def _escape_all_but_star(text: str) -> str:
+    """Return the pattern of `fnmatch` in which only `*` is a wildcard: `a?b*` → `a[?]b*`."""
+    return re.sub(r"([\[?])", r"[\1]", text)
 
 
 def _bounds_of_matches(path: tuple[str, ...], pattern: str) -> Bounds:

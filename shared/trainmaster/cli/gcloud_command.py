@@ -70,7 +70,17 @@ class GcloudCommand(HintingSubmit):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options before `--`, and return the arguments after it."""
         end = args.index("--") if "--" in args else len(args)
-        super().parse_args(ctx, list(self._with_flag_names(args[:end])))
+        try:
+            super().parse_args(ctx, list(self._with_flag_names(args[:end])))
+        except Exception as error:
+            option = getattr(error, "option_name", None)
+            names_folder = any(word.partition("=")[0] == "--folder" for word in args)
+            if option and names_folder and "--" not in args:
+                ctx.fail(
+                    f"No such option: {option}. The command that runs in the folder belongs after"
+                    " --, with its options: -- python train.py"
+                )
+            raise
         if ctx.args:
             ctx.fail(
                 f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong"

@@ -155,11 +155,12 @@ FLAGS: Final[Mapping[str, Flag]] = {
         parse=parse_pairs,
     ),
     "max_running_time": Flag(
-        "Cancel the job after this time: 7200s.",
+        "Cancel the job after this time: 90m, 2h, 1d.",
         "TIME",
         training="trainingInput.scheduling.maxRunningTime",
         vertex="jobSpec.scheduling.timeout",
         panel=_PLACE,
+        parse=parse_time,
     ),
     "keep": Flag(
         "Take machines that an earlier job has kept, and keep this job's after its end: 15m.",

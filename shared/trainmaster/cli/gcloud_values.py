@@ -50,11 +50,11 @@ def parse_list(text: str) -> list[str]:
 
 
 def parse_time(text: str) -> str:
-    """Return a time in minutes or hours in seconds, as job files have it: `15m` is `900s`.
+    """Return a time in minutes, hours or days in seconds, as job files have it: `15m` is `900s`.
 
     Any other text is returned as it is: the check of the job file refuses it.
     """
-    seconds_per_unit = {"m": 60, "h": 3600}.get(text[-1:])
+    seconds_per_unit = {"m": 60, "h": 3600, "d": 86400}.get(text[-1:])
     number = text[:-1]
     if seconds_per_unit is None or not number.isdecimal():
         return text

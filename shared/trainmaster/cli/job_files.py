@@ -42,7 +42,8 @@ def read_job(
     names_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if not job:
         raise PermanentError(
-            "no job is given: name a job file, or a job id with --config FILE or with options"
+            "no job is given: name a job file, or a folder with a command, as in"
+            " `trainmaster submit --folder . -- python train.py`"
         )
     if names_file and config:
         raise PermanentError(

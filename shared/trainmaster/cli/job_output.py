@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from trainmaster.cli.output import print_table, replica_state_word, say
+from trainmaster.cli.usage_errors import is_replica_name
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.fields.job_id import is_stored_id
 from trainmaster.ports import Incidents, Rejection, Store
+from trainmaster.presentation.similar_jobs import similar_job
 
 REFUSALS_READ: Final = 100
 """Number of the latest refusals, of all jobs, in which those of one job are searched."""
@@ -115,17 +117,28 @@ def find_job(store: Store, job_id: str) -> State:
     Raises PermanentError if there is no such job, with the refusal of its submission if there was
     one: whoever uploaded its file was not told.
     """
-    if not is_stored_id(job_id):
-        raise PermanentError(_unknown(job_id))
-    loaded = store.load_attempt(job_id)
-    if loaded is not None:
-        return loaded.state
-    refused = refused_submissions(store, job_id)
-    raise PermanentError(_unknown(job_id, f": {refusal_words(refused[0])}" if refused else ""))
+    if not job_id:
+        raise PermanentError("the job id is empty. `trainmaster list` shows all jobs")
+    if is_stored_id(job_id):
+        loaded = store.load_attempt(job_id)
+        if loaded is not None:
+            return loaded.state
+        refused = refused_submissions(store, job_id)
+        if refused:
+            raise PermanentError(_unknown(job_id, f": {refusal_words(refused[0])}."))
+    raise PermanentError(_unknown(job_id, _meant(store, job_id)))
 
 
-def _unknown(job_id: str, reason: str = "") -> str:
-    return f"there is no job {job_id}{reason}. `trainmaster list` shows all jobs"
+def _meant(store: Store, job_id: str) -> str:
+    """Return a sentence about what the id of no job probably means, after its name."""
+    if is_replica_name(job_id):
+        return f": {job_id} is the name of a replica, which comes after the job's id."
+    similar = similar_job(store, job_id)
+    return f"; did you mean {similar}?" if similar else "."
+
+
+def _unknown(job_id: str, reason: str) -> str:
+    return f"there is no job {job_id}{reason} `trainmaster list` shows all jobs"
 
 
 def refused_submissions(store: Incidents, job_id: str) -> list[Rejection]:

@@ -168,7 +168,7 @@ def _quiet_jobs(jobs: Sequence[Job], now: datetime) -> Mapping[str, Quiet]:
 
 
 def _status(job: Job) -> str:
-    """Return the state, with the first note about a success that looks like none."""
+    """Return the state; for a doubtful success, with the first note about it."""
     return f"{job.state}, but: {job.notes[0]}" if job.notes else job.state.value
 
 

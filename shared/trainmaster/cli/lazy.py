@@ -49,6 +49,7 @@ class LazyCommand:
         app = value if isinstance(value, typer.Typer) else typer.Typer(add_completion=False)
         # rich, which draws frames around help texts, takes half a second to import.
         app.rich_markup_mode = None
+        _give_hints(app)
         if app is not value:
             app.command(
                 cls=self._command_class(),
@@ -65,6 +66,13 @@ class LazyCommand:
         from trainmaster.cli.gcloud_command import GcloudCommand
 
         return GcloudCommand
+
+
+def _give_hints(app: typer.Typer) -> None:
+    """Let the commands of a group answer wrong options and values as all others do."""
+    for command in app.registered_commands:
+        if command.cls is TyperCommand:
+            command.cls = HintingCommand
 
 
 def _leave_types_out(command: Any) -> None:

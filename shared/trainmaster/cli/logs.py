@@ -14,7 +14,7 @@ import typer
 
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
-from trainmaster.cli.options import JobId, OutputFormat, parse_duration, parse_replica
+from trainmaster.cli.options import JobId, OutputFormat, parse_replica, parse_since
 from trainmaster.cli.output import Format, complain
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
@@ -25,6 +25,7 @@ from trainmaster.presentation.log_reader import (
     BEFORE_CREATION,
     DELAY_MAX_S,
     PROGRAM_ONLY,
+    SEVERITIES,
     TASK,
     TRIAL,
     LogLine,
@@ -45,7 +46,7 @@ TRIES: Final = 3
 LATE_LINES_S: Final = 3.0
 """How long after a job's end its VMs may still write log lines."""
 
-COLOURS: Final = {  # of a terminal: parameters of the ANSI sequence SGR
+COLOURS: Final = {
     "WARNING": "33",
     "ERROR": "31",
     "CRITICAL": "1;31",
@@ -53,6 +54,7 @@ COLOURS: Final = {  # of a terminal: parameters of the ANSI sequence SGR
     "EMERGENCY": "1;31",
     "DEBUG": "2",
 }
+"""Severity → its colour on a terminal: parameters of the ANSI sequence SGR."""
 
 
 def logs(
@@ -76,7 +78,11 @@ def logs(
         bool, typer.Option("--program", help="Only what the program printed.")
     ] = False,
     since: Annotated[
-        str | None, typer.Option(help="Only lines newer than this: 90m, 2h.", metavar="DURATION")
+        str | None,
+        typer.Option(
+            help="Only lines since then: 90m, 2h, or a time in UTC, such as 2026-11-21T18:30.",
+            metavar="AGE|TIME",
+        ),
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Print control characters of programs as they are.")
@@ -90,7 +96,7 @@ def logs(
 
     begin = job.created_at - BEFORE_CREATION
     if since is not None:
-        begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
+        begin = max(begin, parse_since(since, datetime.now(UTC)))
     filters = log_filters(job, task, severity, program_only=program)
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     read_page = with_retries(log_entries().page, tries=None if follow else TRIES)
@@ -110,7 +116,7 @@ def log_filters(
 ) -> list[str]:
     """Return the conditions of the options, in the Logging query language.
 
-    Raises PermanentError if the job has no such task.
+    Raises PermanentError if the job has no such task, and typer.BadParameter for another severity.
     """
     filters: list[str] = []
     if task is not None:
@@ -121,6 +127,11 @@ def log_filters(
     if trial_number(job.job_id):
         filters.append(f'{TRIAL}="{trial_number(job.job_id)}"')
     if severity is not None:
+        if severity.upper() not in SEVERITIES:
+            raise typer.BadParameter(
+                f"must be one of {', '.join(SEVERITIES)}, not {severity!r}",
+                param_hint="--severity",
+            )
         filters.append(f"severity>={severity.upper()}")
     if program_only:
         filters.append(PROGRAM_ONLY)

@@ -76,7 +76,8 @@ def machines(
         currency = "" if isinstance(prices, Unknown) else prices.currency
         print_json({"regions": regions, "currency": currency, "machines": rows})
         return
-    columns = (  # in the order of a row's values
+    # In the order of a row's values.
+    columns = (
         "machine",
         "vcpus",
         "gib",

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Final
 
 from typer.core import TyperArgument, TyperCommand
 
+from trainmaster.cli.usage_errors import clarify, unexpected_words
+
 _MACHINE: Final = (
     "--scale-tier custom --master-machine-type a2-highgpu-1g; `trainmaster machines` lists machine"
     " types with their GPUs"
@@ -23,6 +25,12 @@ _OF_ALL: Final = {
     ("-y", "--yes", "--force"): "leave it out; no question is asked",
     ("-s", "--status"): "--state",
     ("--filter", "--selector"): "--state, --label or --user",
+    ("--since", "--until", "--days", "--last"): "--limit, which counts the newest jobs",
+    ("--timeout",): "`timeout 10m` before the command, which then ends with status 124",
+    ("--interval", "--refresh", "--watch", "-w"): (
+        "`watch` before the command; `top` and `wait` update themselves"
+    ),
+    ("--replica", "--worker", "--rank", "--task"): "--task-name worker-0",
 }
 """Options of watching commands."""
 _OF_SUBMIT: Final = {
@@ -41,6 +49,8 @@ _OF_SUBMIT: Final = {
     ("--dir", "--source", "--workdir"): "--folder",
     ("--container-image", "--docker-image", "--image"): "--master-image-uri",
     ("--timeout", "--time", "--max-run-duration"): "--max-running-time",
+    ("--budget", "--max-cost", "--cost-limit"): "`trainmaster: {maxCost: 25 USD}` in a job file",
+    ("--zone", "--zones"): "`trainmaster: {zones: [us-central1-a]}` in a job file",
     ("--disk-size",): "masterConfig: {diskConfig: {bootDiskSizeGb: 200}} in a job file",
     ("-e", "--env", "--env-file", "--envs"): "`trainmaster: {env: {NAME: value}}` in a job file",
     ("--secret", "--secrets"): "`trainmaster: {secrets: {NAME: secret}}` in a job file",
@@ -52,19 +62,40 @@ _OF_SUBMIT: Final = {
 }
 
 
+def _shown_name(argument: Any) -> str:
+    """Return the name of an argument in help texts, such as JOB."""
+    return (argument.metavar or "").strip("[].")
+
+
 class HintingCommand(TyperCommand):
     """A command that answers an option of another tool with its own option in place of it."""
 
     meanings: ClassVar[Mapping[tuple[str, ...], str]] = _OF_ALL
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        parsed: list[str]
+        takes_more = ctx.allow_extra_args
+        ctx.allow_extra_args = True
         try:
-            parsed = super().parse_args(ctx, args)
+            super().parse_args(ctx, args)
         except Exception as error:
             self._answer(ctx, getattr(error, "option_name", None))
+            clarify(error)
             raise
-        return parsed
+        ctx.allow_extra_args = takes_more
+        extra: list[str] = ctx.args
+        if extra and not takes_more and not ctx.resilient_parsing:
+            ctx.fail(self._unexpected(ctx.command_path, extra[0]))
+        return extra
+
+    def _unexpected(self, command: str, extra: str) -> str:
+        """Return a sentence about an argument that the command does not take."""
+        takes = [
+            _shown_name(parameter)
+            for parameter in self.params
+            if isinstance(parameter, TyperArgument)
+        ]
+        options = {name for parameter in self.params for name in parameter.opts}
+        return unexpected_words(command, takes, extra, has_task_name="--task-name" in options)
 
     def _answer(self, ctx: Any, option: str | None) -> None:
         """End with an error that names the option of this command in place of an unknown one.
@@ -87,7 +118,7 @@ class HintingCommand(TyperCommand):
         """Return the argument that the option names, as `--job-id` does; empty: there is none."""
         name = option.lstrip("-").replace("-", "_").lower()
         for parameter in self.params:
-            shown = (parameter.metavar or "").strip("[].")
+            shown = _shown_name(parameter)
             own_names = ((parameter.name or "").rstrip("s"), shown.lower(), f"{shown.lower()}_id")
             if isinstance(parameter, TyperArgument) and name in own_names:
                 return shown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +20,10 @@ DEFAULT_REGION: Final = "us-central1"
 """Region that commands assume if neither the user nor the installation names one."""
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Unit of a duration → its seconds."""
+DURATION_S_MAX: Final = 36_500 * UNITS_S["d"]
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_PART: Final = re.compile(rf"({_NUMBER})([smhd]?)")
+_DURATION: Final = re.compile(rf"{_NUMBER}|(?:{_NUMBER}[smhd])+")
 
 
 COMPLETED_MAX: Final = 100
@@ -52,22 +58,50 @@ JobId = Annotated[
 OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 
-def parse_duration(text: str) -> float:
-    """Return the seconds of `90m`, `2h`, `1.5d`, or of a plain number of seconds.
+def parse_duration(text: str, option: str) -> float:
+    """Return the seconds of `90m`, `2h`, `1h30m`, or of a plain number of seconds.
 
-    Raises typer.BadParameter.
+    Raises typer.BadParameter about the option, such as `--duration`.
     """
-    unit_s = UNITS_S.get(text[-1:])
-    try:
-        value = float(text[:-1]) * unit_s if unit_s else float(text)
-    except ValueError:
-        value = 0.0
-    if value <= 0:
+    seconds = _seconds(text)
+    if seconds is None:
         raise typer.BadParameter(
-            f"{text!r} is not a duration, such as 90m, 2h or 1.5d: it counts back from now",
-            param_hint="--since",
+            f"must be a time such as 90m, 2h or 1.5d, not {text!r}", param_hint=option
         )
-    return value
+    return seconds
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """Return the time that `90m` before `now`, `2026-11-21` or `2026-11-21T03:00:00Z` means.
+
+    A time without a zone is UTC, as all times that are shown. Raises typer.BadParameter.
+    """
+    seconds = _seconds(text)
+    if seconds is not None:
+        return now - timedelta(seconds=seconds)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"must be an age, such as 90m, 2h or 1.5d, or a time in UTC, such as {now:%Y-%m-%d} or"
+            f" {now:%Y-%m-%dT%H:%M}, not {text!r}",
+            param_hint="--since",
+        ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    if at > now:
+        raise typer.BadParameter(
+            f"{text} is in the future: it is now {now:%Y-%m-%dT%H:%M} UTC", param_hint="--since"
+        )
+    return at
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of `90m`, `1h30m` or `30`; None for another text, 0, or a century."""
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = _PART.findall(text)
+    seconds: float = sum(float(number) * UNITS_S[unit or "s"] for number, unit in parts)
+    return seconds if 0 < seconds <= DURATION_S_MAX else None
 
 
 def parse_replica(text: str, job: Job) -> ReplicaId:

@@ -288,7 +288,9 @@ def send(
             sleep(POLL_S)
         refused = store.rejections(limit=1, source=source)
         if refused:
-            raise PermanentError("the job was refused: " + " ".join(refused[0].problems))
+            problems = refused[0].problems
+            separator = " " if len(problems) == 1 else "\n  "
+            raise PermanentError(separator.join(("the job was refused:", *problems)))
     raise PermanentError(
         f"the job was published as {source}, but not stored within {STORED_MAX_S:.0f} s. "
         "Check that the function submit is deployed: `trainmaster doctor`"

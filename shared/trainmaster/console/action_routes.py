@@ -101,7 +101,7 @@ def _chosen(job_ids: Sequence[str]) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(job_ids))
     if not 1 <= len(chosen) <= CANCEL_MAX:
         raise PermanentError(
-            f"job: must name 1 to {CANCEL_MAX} jobs; {len(chosen)} are selected in the list"
+            f"1 to {CANCEL_MAX} jobs can be cancelled at once; {len(chosen)} are selected"
         )
     return chosen
 

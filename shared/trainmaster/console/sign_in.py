@@ -4,7 +4,7 @@ It works once.
 
 Other users and web pages on the same machine reach the port, too. The address with the token works
 once and sets a cookie that no script and no form or frame of another site can use. The console has
-a random name, which other servers of the machine do not share, and so do not receive the cookie.
+a random name. Other servers of the machine have other names, so that they do not get the cookie.
 Requests with another `Host` are refused, so that a page cannot reach the console under its own name
 (DNS rebinding). docs/decisions/console-and-local-stack.md#decision-120
 """

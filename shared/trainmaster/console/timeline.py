@@ -36,8 +36,8 @@ from trainmaster.presentation.durations import duration_words
 LANES_MAX: Final = 100
 """Replicas above which only those with incidents are shown, unless the user asks for all."""
 BARS_PER_LANE_MAX: Final = 1_000
-"""Among more lanes than that, a phase has a bar if it took at least this share of the time: others
-would be narrower than a pixel.
+"""Largest number of bars in a lane if there are more than `LANES_MAX` lanes. Phases shorter than
+1/1,000 of the job's time have no bar then, which would be narrower than a pixel.
 """
 
 

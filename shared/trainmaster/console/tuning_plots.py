@@ -17,6 +17,8 @@ MARGIN: Final = 40.0
 """Distance of the plot from each edge of the image."""
 _WITHOUT_VALUE_Y: Final = HEIGHT - 4
 """Below the axes: where the line of a trial without a value ends."""
+_MARGIN_SHARE: Final = 0.1
+"""Distance of a single value from each end of its axis, as a share of the value."""
 SHADES: Final = 5
 """Classes of colour for the objective, from the worst (0) to the best (4)."""
 
@@ -122,7 +124,8 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     finite = _finite_values(tuning).values()
     low, high = _ends(finite)
     count = len(tuning.parameters)
-    xs = [  # of the axes: the last one is that of the objective
+    # Positions of the axes, one per parameter; the last one is that of the objective.
+    xs = [
         round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1)
         for index in range(count + 1)
     ]
@@ -152,8 +155,13 @@ def _finite_values(tuning: Tuning) -> dict[int, float]:
 
 
 def _ends(values: Collection[float]) -> tuple[float, float]:
-    """Return the smallest and the largest value; zeros if there is none."""
-    return min(values, default=0.0), max(values, default=0.0)
+    """Return the ends of an axis: the smallest and the largest value, or zeros if there is none.
+
+    A single value gets ends around it, which have labels of their own.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    margin = 0.0 if low < high else abs(low) * _MARGIN_SHARE or _MARGIN_SHARE
+    return low - margin, high + margin
 
 
 def trial_words(trial: Trial) -> str:

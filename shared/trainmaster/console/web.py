@@ -126,5 +126,6 @@ def _error_page(error: Exception) -> tuple[str, int]:
         _log.warning("console: %s", error)
     else:
         code = _CODES.get(type(error), HTTPStatus.BAD_REQUEST)
-        text = f"{error}."
+        end = "" if str(error).endswith("?") else "."
+        text = f"{error}{end}"
     return render_template("error.html", **page_context(), text=text, code=int(code)), code

@@ -60,6 +60,8 @@ REQUEST_TIMEOUT: Final = 408
 _MISSING_DATABASE: Final = re.compile(
     r"[Dd]atabase .*does not exist|does not contain an active .*database"
 )
+_CALL: Final = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
+"""What Google's REST clients write before the sentence of an answer."""
 _MISSING_INDEX: Final = "requires an index"
 
 Translation = Callable[[exceptions.GoogleAPICallError], Exception | None]
@@ -170,10 +172,10 @@ def explain(error: BaseException) -> str | None:
         case GoogleAuthError():
             return f"your credentials for Google Cloud do not work ({error}): {LOG_IN}"
         case exceptions.ClientError():
-            reason = str(error.message).rstrip(".")
-            return (
-                f"Google Cloud refused the request: {reason}. Run `trainmaster doctor` to see what"
-                " to repair"
-            )
+            reason = _CALL.sub("", str(error.message)).rstrip(".")
+            refusal = f"Google Cloud refused the request: {reason}"
+            if isinstance(error, exceptions.BadRequest):  # a value is wrong, not the installation
+                return refusal
+            return f"{refusal}. Run `trainmaster doctor` to see what to repair"
         case _:
             return None

@@ -137,9 +137,9 @@ def _read(
     """
     with google_errors(f"read {uri}"):
         try:
-            # Decompressed on the way, an object (`gsutil cp -z`) would come whole, whatever range
-            # is requested, and a thousand times larger than it is stored. A part of an object
-            # cannot be compared with the checksum of the whole.
+            # Without `raw_download`, Cloud Storage decompresses an object that `gsutil cp -z`
+            # stored, and sends all of it whatever the range, perhaps a thousand times larger than
+            # it is stored. `checksum`: that of the whole object does not fit a part of it.
             part = blob.download_as_bytes(
                 raw_download=True, start=start, end=end, checksum=None, **options
             )
@@ -151,7 +151,7 @@ def _read(
 
 
 def _decompressed(data: bytes, max_bytes: int) -> bytes:
-    """Return at most `max_bytes` of what was compressed; the data as they are if they are not."""
+    """Return at most `max_bytes` of the decompressed data; the data as they are if not gzip."""
     try:
         return zlib.decompressobj(_GZIP).decompress(data, max_bytes)
     except zlib.error:

@@ -34,7 +34,7 @@ def chosen_ids(job_ids: Sequence[str]) -> tuple[str, ...]:
     """Return each id once. Raises PermanentError if there are too many or none."""
     chosen = tuple(dict.fromkeys(filter(None, job_ids)))
     if not 1 <= len(chosen) <= JOBS_MAX:
-        raise PermanentError(f"job: must name 1 to {JOBS_MAX} jobs; {len(chosen)} are named")
+        raise PermanentError(f"1 to {JOBS_MAX} jobs can be compared; {len(chosen)} are named")
     return chosen
 
 

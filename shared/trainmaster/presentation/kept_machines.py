@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 from trainmaster.core.model.job import Job
@@ -12,8 +13,11 @@ from trainmaster.cost.sku import Unknown
 
 
 def kept_machine_words(machines: MachineSet) -> str:
-    """Return `2 x n1-standard-4` for each role with the machines that are kept of it."""
-    return ", ".join(f"{group.count} x {group.machine_type}" for group in machines.groups)
+    """Return `2 x n1-standard-4` for each machine type, whatever the roles of its machines were."""
+    counts: Counter[str] = Counter()
+    for group in machines.groups:
+        counts[group.machine_type] += group.count
+    return ", ".join(f"{count} x {machine_type}" for machine_type, count in counts.items())
 
 
 def submitter_of(machines: MachineSet) -> str:

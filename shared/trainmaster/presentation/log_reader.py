@@ -23,6 +23,18 @@ JOB: Final = 'labels."ml.googleapis.com/job_id"'
 TASK: Final = 'labels."ml.googleapis.com/task_name"'
 TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
+SEVERITIES: Final = (
+    "DEFAULT",
+    "DEBUG",
+    "INFO",
+    "NOTICE",
+    "WARNING",
+    "ERROR",
+    "CRITICAL",
+    "ALERT",
+    "EMERGENCY",
+)
+"""All of Cloud Logging's, in their order."""
 PROGRAM_ONLY: Final = f'NOT {TASK}="service" AND NOT labels."trainmaster/writer"="agent"'
 """Condition for what the program printed. Source of the label: the agent's `cloud_log`."""
 MISSING_LINES: Final = "trainmaster/missing_lines"

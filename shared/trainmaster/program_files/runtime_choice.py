@@ -9,6 +9,7 @@ from typing import Final
 from trainmaster.program_files.command import LAUNCHERS, entry_of
 from trainmaster.program_files.findings import ProgramFiles
 from trainmaster.program_files.source_files import Import, Sources
+from trainmaster.program_files.started_commands import started_commands
 
 PYTORCH: Final = "pytorch-2.13"
 """Runtime of programs of PyTorch."""
@@ -51,9 +52,10 @@ def choose_runtime(command: Sequence[str], files: ProgramFiles) -> RuntimeChoice
     None: the default runtime, because the program imports TensorFlow, alone or with others, or
     because its imports ask for no runtime.
     """
-    entry = entry_of(command, files)
+    commands = list(started_commands(command, files))
+    entries = dict.fromkeys(entry_of(started, files) for started in commands)
     imports: dict[str, Import] = {}
-    if entry is not None:
+    for entry in filter(None, entries):
         sources = Sources(files, _PYTHON)
         for file in sorted(sources.closure(entry, certain_only=False)):
             for imported in sources.imports(file, entry):
@@ -65,6 +67,5 @@ def choose_runtime(command: Sequence[str], files: ProgramFiles) -> RuntimeChoice
         if found is not None:
             module = found.module.partition(".")[0]
             return RuntimeChoice(version, f"{found.file}:{found.line} imports {module}")
-    if command[0] in LAUNCHERS:
-        return RuntimeChoice(PYTORCH, f"{command[0]} belongs to PyTorch")
-    return None
+    launcher = next((started[0] for started in commands if started[0] in LAUNCHERS), None)
+    return RuntimeChoice(PYTORCH, f"{launcher} belongs to PyTorch") if launcher else None

@@ -1,11 +1,10 @@
-"""XGBoost, after its page "Distributed training with the collective module"; it finds its tracker
-as our example does.
+"""Distributed training with XGBoost, as its page about the collective module shows it.
 
-XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any
-platform.
+The module `peers` of the example `xgboost_digits` connects the replicas. XGBoost's tracker cannot
+listen on the same port again for a minute after a peer was lost, on any platform.
 
-`slow_input.py` beside it makes each step half a second long, so that a test can end the program
-midway.
+`slow_input.py` beside this file makes each step half a second long, so that a test can end the
+program midway.
 """
 
 import os
@@ -27,7 +26,7 @@ class Steps(xgb.callback.TrainingCallback):
         return False
 
 
-with connected_replicas(600):
+with connected_replicas(wait_s=600):
     saved = sorted(Path(sys.argv[1]).glob("model_*.ubj"))
     model = xgb.Booster(model_file=saved[-1]) if saved else None
     first = model.num_boosted_rounds() if model else 0

@@ -62,6 +62,7 @@ def check_output(output: str, state_dir: Path) -> None:
         "model",
         "VMs left: 0",
         "total",
+        "docs/tutorial.md",
     ):
         assert words in output, output
     assert "\x1b[" not in output, "no colours, because the output is not a terminal"

@@ -59,8 +59,8 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
 def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(
     cloud: Cloud, vm: Vm
 ) -> None:
-    """As PyTorch's `FileBaton`, by which DeepSpeed and others compile: it waits while the file
-    exists.
+    """PyTorch's `FileBaton`, with which DeepSpeed and others compile, waits while its lock file
+    exists. This program would wait forever in place of being killed.
     """
     vm.program("""
         import os, pathlib, signal
@@ -144,7 +144,7 @@ def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answer
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()
-    vm.wait_for_line("[trainmaster] Waiting for a directive.", number=4)
+    vm.wait_for_line("[trainmaster] Waiting for a directive.", number=4)  # of the fourth boot
     cloud.direct(attempt=1, incarnation=3)
     cloud.wait_for_message("replica-exit", (1, 3))
     exits = [subject for topic, subject in cloud.published() if topic == "replica-exit"]
@@ -156,8 +156,8 @@ def test_invalid_state_file_is_ignored(cloud: Cloud, vm: Vm) -> None:
     vm.program("print('START')")
     cloud.direct(attempt=1, incarnation=1)
     vm.boot()
-    for number, damage in enumerate(("another VM's", "cut short"), start=1):
-        cloud.wait_for_message("replica-exit", number=number)
+    for exits, damage in enumerate(("another VM's", "cut short"), start=1):
+        cloud.wait_for_message("replica-exit", number=exits)
         vm.terminate()
         vm.wait()
         if damage == "cut short":
@@ -165,7 +165,7 @@ def test_invalid_state_file_is_ignored(cloud: Cloud, vm: Vm) -> None:
         else:
             cloud.set("instance/id", "4712")
         vm.boot()
-        vm.wait_for_line("START", number=number + 1)
+        vm.wait_for_line("START", number=exits + 1)
 
 
 def test_shutdown_gives_the_program_its_grace_and_reports_its_exit(cloud: Cloud, vm: Vm) -> None:

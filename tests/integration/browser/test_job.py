@@ -10,7 +10,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
-from tests.support.console_browser import UPDATE_MS, failed_world, opened, running_world
+from tests.support.console_browser import (
+    UPDATE_MS,
+    failed_world,
+    log_entry,
+    opened,
+    running_world,
+)
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -54,6 +60,35 @@ def test_failed_job_shows_rule_sentence_replica_exit_code_and_output_without_rea
         assert f"rule {int(world.ledger[-1].decision.rule)}" in text
         assert page.locator("pre.tail").inner_text().strip() == event.tail
         assert site.queries == []
+
+
+NEWEST_IS_SHOWN = """box => {
+  const last = document.createRange();
+  last.selectNodeContents(box);
+  const bottoms = [...last.getClientRects()].map(place => place.bottom);
+  return Math.max(...bottoms) <= box.getBoundingClientRect().bottom;
+}"""
+
+
+def test_last_lines_of_a_log_and_of_an_output_are_shown_without_scrolling(
+    browser: Browser,
+) -> None:
+    world = running_world()
+    lines = "\n".join(f"line {number}" for number in range(60))
+    error = {"type": "ImportError", "message": "x", "frame": "task.py:3 in f"}
+    world.exit_program(WORKER_0, 1, error=error, tail=lines)
+    world.deliver()
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs/digits_1")
+        output = page.locator("#failure pre.tail")
+        assert output.evaluate("box => box.scrollHeight > box.clientHeight")
+        assert output.evaluate(NEWEST_IS_SHOWN)
+    with opened(browser, running_world()) as (page, site):
+        site.entries = [log_entry("INFO", "worker-replica-0", lines)]
+        page.goto("/jobs/digits_1")
+        log = page.locator("#log pre.tail")
+        assert log.evaluate("box => box.scrollHeight > box.clientHeight")
+        assert log.evaluate(NEWEST_IS_SHOWN)
 
 
 def stockout() -> World:

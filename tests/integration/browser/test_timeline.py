@@ -17,7 +17,7 @@ from tests.support.console_browser import (
 )
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
-from trainmaster.console.svg import LABEL_WIDTH, WIDTH
+from trainmaster.console.svg import LABEL_WIDTH, RIGHT_MARGIN, WIDTH
 from trainmaster.console.timeline import LANES_MAX, MarkKind, read_timeline
 from trainmaster.core.reporting.phases import Span, replica_spans
 from trainmaster.presentation.durations import duration_words
@@ -96,7 +96,7 @@ def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> Non
     for span in replica_spans(history):
         by_replica[span.replica_id.words].append(span)
     assert set(shown) == {"job", *by_replica}
-    scale = (timeline.end - timeline.start) / (WIDTH - LABEL_WIDTH - 12)
+    scale = (timeline.end - timeline.start) / (WIDTH - LABEL_WIDTH - RIGHT_MARGIN)
 
     def at(x: float) -> datetime:
         return timeline.start + scale * (x - LABEL_WIDTH)

@@ -56,6 +56,19 @@ def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser
         )
 
 
+def test_axes_of_a_single_value_have_different_labels_around_it(browser: Browser) -> None:
+    study = Study()
+    study.start_tuning()
+    study.report_ready(1)
+    study.complete_trial(1, 0.75)
+    with opened(browser, study) as (page, _):
+        page.goto("/jobs/digits_1")
+        high, low = page.locator("#objective .tick").all_text_contents()[:2]
+        top, bottom = page.locator("#parallel .tick").all_text_contents()[-2:]
+        assert float(high) > 0.75 > float(low)
+        assert (top, bottom) == (high, low)
+
+
 @pytest.mark.parametrize(
     ("goal", "order", "best"),
     [

@@ -150,7 +150,7 @@ def test_compare_shows_jobs_side_by_side_and_what_differs(
     ("ids", "words"),
     [
         (["digits_9"], "there is no job digits_9"),
-        ([f"digits_{n}" for n in range(7)], "1 to 6 jobs; 7 are named"),
+        ([f"digits_{n}" for n in range(7)], "1 to 6 jobs can be compared; 7 are named"),
     ],
 )
 def test_compare_names_a_wrong_choice_of_jobs(

@@ -90,6 +90,12 @@ def test_word_of_another_tool_and_mistyped_word_are_answered(words: str, meant: 
         ("why lm_7 --json", "--format json"),
         ("logs lm_7 --tail 5", "| tail -n NUMBER"),
         ("cancel lm_7 --yes", "leave it out"),
+        ("wait lm_7 --timeout 5m", "`timeout 10m` before the command"),
+        ("top lm_7 --interval 5", "`top` and `wait` update themselves"),
+        ("cost --since 7d", "--limit, which counts the newest jobs"),
+        ("jobs list --since 7d", "--limit, which counts the newest jobs"),
+        ("logs lm_7 --rank 3", "--task-name worker-0"),
+        ("submit --max-cost 5", "trainmaster: {maxCost: 25 USD}"),
         ("list --filter state=RUNNING", "--state, --label or --user"),
         ("why lm_7 --replica worker-0", "an argument without a name, REPLICA"),
         ("describe --job-id lm_7", "an argument without a name, JOB"),
@@ -108,6 +114,37 @@ def test_option_of_another_tool_is_answered_with_what_says_the_same(words: str, 
     option = next(word for word in words.split() if word.startswith("-"))
     assert f"No such option: {option}. Here: " in result.output
     assert meant in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("list --state runing", "'runing' is not one of 'queued', 'preparing', 'running', "),
+        ("list --state runing", "'cancelled'; did you mean running?"),
+        ("list --limit 0", "must be at least 1, not 0"),
+        ("cost --limit 5000", "must be at most 1000, not 5000"),
+        ("list --limit all", "must be a whole number, such as 10, not 'all'"),
+        ("submit --worker-count two", "must be a whole number, such as 10, not 'two'"),
+        ("submit --worker-count -2", "must be at least 0, not -2"),
+        ("console --port abc", "must be a whole number, such as 10, not 'abc'"),
+        ("local slow fast", "must be a number, such as 1.5, not 'fast'"),
+        ("local stockout us-central1", "'us-central1' is not a zone, such as us-central1-"),
+        ("local unreachable mars", "'mars' is not a zone, such as "),
+        ("local quota us-central1-a", "'us-central1-a' is not a region, such as us-central1"),
+        ("why lm_7 --format yaml", "'yaml' is not one of 'table', 'json'"),
+        ("list lm_7", "`trainmaster list` takes no argument; `trainmaster describe lm_7` shows"),
+        ("jobs list lm_7", "`trainmaster jobs list` takes no argument; `trainmaster describe lm_7"),
+        ("logs lm_7 worker-0", "Here: --task-name worker-0"),
+        ("top lm_7 worker-0", "`trainmaster top` takes only JOB"),
+        ("why lm_7 worker-0 chief-0", "`trainmaster why` takes only JOB and REPLICA"),
+        ("submit --folder . python -m task", "belongs after --, with its options"),
+    ],
+)
+def test_wrong_value_or_argument_is_answered_with_what_is_valid(words: str, answer: str) -> None:
+    result = CliRunner().invoke(main.app, words.split())
+    assert result.exit_code == 2
+    assert answer in result.output
+    assert "Value error" not in result.output
 
 
 def test_unknown_option_is_answered_with_its_neighbours_only() -> None:

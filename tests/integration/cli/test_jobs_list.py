@@ -13,6 +13,7 @@ from tests.support.jobs import START, a_spec
 from tests.support.world import World
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.main import app
+from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.ports import Store
@@ -165,16 +166,23 @@ def test_an_empty_option_is_refused_and_not_taken_for_none(command: str, option:
 
 def test_list_after_no_job_is_refused(world: World) -> None:
     result = CliRunner().invoke(app, ["jobs", "list", "--after", ""])
-    assert "there is no job ." in str(result.exception)
+    assert "the job id is empty" in str(result.exception)
+
+
+class ListOnly:
+    """A store that looks up no job by its id."""
+
+    def recent_jobs(self, _limit: int) -> tuple[Job, ...]:
+        return ()
 
 
 def test_text_that_is_no_job_id_is_not_looked_up() -> None:
     """Firestore would take it for a path, and its client raises ValueError."""
-    for job_id in ("", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"):
+    for job_id in ("a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"):
         with pytest.raises(
             PermanentError, match=r"there is no job .*`trainmaster list` shows all jobs"
         ):
-            find_job(cast(Store, None), job_id)
+            find_job(cast(Store, ListOnly()), job_id)
 
 
 def test_states_may_be_written_in_any_case(world: World) -> None:

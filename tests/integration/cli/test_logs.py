@@ -87,7 +87,28 @@ def test_logs_as_json_are_one_object_per_line(logged: Installation) -> None:
 def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
     severe = logged.run("logs", "digits_1", "--severity", "warning").stdout
     assert ("bad" in severe, "hello" in severe) == (True, False)
-    assert len(logged.run("logs", "digits_1", "--since", "1h").stdout.splitlines()) == 3
+    now_utc = datetime.now(UTC)
+    for since in ("1h", "1h30m", f"{now_utc:%Y-%m-%d}", f"{now_utc - timedelta(hours=1):%FT%TZ}"):
+        assert len(logged.run("logs", "digits_1", "--since", since).stdout.splitlines()) == 3
+    assert logged.run("logs", "digits_1", "--since", now_utc.isoformat()).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "answer"),
+    [
+        ("--since", "yesterday", "must be an age, such as 90m, 2h or 1.5d, or a time in UTC"),
+        ("--since", "-5m", "must be an age"),
+        ("--since", "9" * 30, "must be an age"),
+        ("--since", "2199-01-01", "2199-01-01 is in the future"),
+        ("--severity", "LOUD", "must be one of DEFAULT, DEBUG, INFO"),
+    ],
+)
+def test_wrong_value_of_a_filter_of_logs_is_answered_with_valid_ones(
+    logged: Installation, option: str, value: str, answer: str
+) -> None:
+    refused = logged.run("logs", "digits_1", option, value)
+    assert refused.exit_code == 2
+    assert f"Invalid value for {option}: {answer}" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["worker-0", "worker-replica-0"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from google.api_core.exceptions import PermissionDenied
+from google.api_core.exceptions import BadRequest, PermissionDenied
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from typer.testing import CliRunner
 
@@ -18,6 +18,7 @@ from trainmaster import settings
 from trainmaster.cli import jobs, main
 from trainmaster.cli.local_distribution import MISSING, PACKAGE
 from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import submit
 from trainmaster.gcp.errors import explain
 
 REFUSED = (
@@ -157,6 +158,35 @@ def test_describe_prints_text_or_json(
 def test_unknown_job_is_one_error_line(installation: Installation, run_main: RunMain) -> None:
     error = "trainmaster: there is no job missing_1. `trainmaster list` shows all jobs\n"
     assert run_main("jobs", "describe", "missing_1") == (1, error)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "answer"),
+    [
+        ("Digits_1", "there is no job Digits_1; did you mean digits_1?"),
+        ("digit_1", "there is no job digit_1; did you mean digits_1?"),
+        ("digits-1", "there is no job digits-1; did you mean digits_1?"),
+        ("jobs/digits_1", "there is no job jobs/digits_1; did you mean digits_1?"),
+        ("resnet", "there is no job resnet. `trainmaster list`"),
+        ("worker-0", "worker-0 is the name of a replica, which comes after the job's id"),
+        ("", "the job id is empty"),
+    ],
+)
+def test_wrong_job_id_is_answered_with_the_id_that_is_meant(
+    installation: Installation, run_main: RunMain, job_id: str, answer: str
+) -> None:
+    submit.handle(
+        json.dumps({"jobId": "digits_1", **a_spec()}).encode(), "gs://b/1.yaml#1", installation.deps
+    )
+    for command in ("why", "describe", "logs", "cancel", "wait"):
+        status, error = run_main(command, job_id)
+        assert status == 1
+        assert answer in error
+
+
+def test_refused_value_is_no_fault_of_the_installation() -> None:
+    answer = BadRequest("POST http://127.0.0.1:1/v1/jobs?alt=json: schedule: is invalid.")
+    assert explain(answer) == "Google Cloud refused the request: schedule: is invalid"
 
 
 def test_version_option_prints_the_version() -> None:

@@ -15,6 +15,7 @@ from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.core.events import CancelRequested, LabelsChanged
 from trainmaster.core.model.job import Label
+from trainmaster.core.reporting.explain import CAPACITY_ERRORS_SHOWN, READY_SHOWN
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, RejectedError
 from trainmaster.flows.commit.record import record
@@ -30,6 +31,7 @@ def _no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 GOOGLE = "does not have enough resources available"
+"""Part of Compute Engine's message about a stockout."""
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(
 
 
 def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:
-    world.limits = {"vcpus": 12}
+    world.limits = {"vcpus": 12}  # what one job uses: a chief and two workers of four each
     world.submit()
     world.deliver()
     world.job_id = "digits_2"
@@ -167,6 +169,7 @@ def test_why_of_next_job_names_the_zones_with_their_chances(world: World) -> Non
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     world.deliver()
+    # An hour ago, A failed once and B had capacity. Nothing is known of C and F.
     order = (
         f"Zones in this order: {B} (chance 82%), {C} (chance 50%), {F} (chance 50%), {A} (chance"
         " 18%)."
@@ -178,11 +181,13 @@ def test_why_of_long_provisioning_omits_capacity_errors_in_the_middle(world: Wor
     world.fleet.stockout_zones = {A, B, C, F}
     world.submit()
     provision_without_capacity(world, 6)
-    assert world.job.placement.round == 24
+    errors = 6 * 4  # one in each zone
+    assert world.job.placement.round == errors
     explanation = why(world)
-    assert explanation.count("No capacity") == 9
-    assert "15 similar decisions are omitted" in explanation
-    assert why(world, "--all").count("No capacity") == 24
+    shown = CAPACITY_ERRORS_SHOWN + 1  # the first ones and the last one
+    assert explanation.count("No capacity") == shown
+    assert f"{errors - shown} similar decisions are omitted" in explanation
+    assert why(world, "--all").count("No capacity") == errors
 
 
 def test_why_of_a_large_job_omits_reports_of_ready_replicas_in_the_middle(world: World) -> None:
@@ -190,10 +195,12 @@ def test_why_of_a_large_job_omits_reports_of_ready_replicas_in_the_middle(world:
     world.deliver()
     world.report_all_ready()
     explanation = why(world)
-    assert explanation.count(" is ready on ") == 9
-    assert "21 similar decisions are omitted" in explanation
+    replicas = 30  # the chief and 29 workers
+    shown = READY_SHOWN + 1  # the first ones and the last one
+    assert explanation.count(" is ready on ") == shown
+    assert f"{replicas - shown} similar decisions are omitted" in explanation
     assert why(world, "worker-20").count(" is ready on ") == 1
-    assert why(world, "--all").count(" is ready on ") == 30
+    assert why(world, "--all").count(" is ready on ") == replicas
 
 
 @pytest.mark.parametrize(

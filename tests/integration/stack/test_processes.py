@@ -10,20 +10,31 @@ import pytest
 from trainmaster_emulators.process import processes
 
 
+@pytest.fixture
+def _same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stack tries the blocks of ports from the first one on.
+
+    In random order, two stacks would hardly meet at one block.
+    """
+    monkeypatch.setattr("random.shuffle", lambda _: None)
+
+
+@pytest.mark.usefixtures("_same_order")
 def test_ports_of_two_stacks_are_disjoint() -> None:
     first, second = processes.Ports(), processes.Ports()
-    taken = [[ports.take() for _ in range(13)] for ports in (first, second)]
+    taken = [{ports.take() for _ in range(13)} for ports in (first, second)]
     first.close()
     second.close()
-    assert not set(taken[0]) & set(taken[1])
+    assert taken[0].isdisjoint(taken[1])
 
 
+@pytest.mark.usefixtures("_same_order")
 def test_blocked_addresses_of_two_stacks_are_disjoint() -> None:
     first, second = processes.Ports(), processes.Ports()
     taken = [ports.take_blocked_addresses(6) for ports in (first, second)]
     first.close()
     second.close()
-    assert len({*taken[0], *taken[1]}) == 12
+    assert set(taken[0]).isdisjoint(taken[1])
     addresses = [processes.split_address(address) for address in taken[0] + taken[1]]
     assert all(
         host.startswith("127.") and port in processes.BROWSER_BLOCKED_PORTS
@@ -57,10 +68,17 @@ def test_port_in_use_is_skipped() -> None:
     ports.close()
 
 
-def test_ports_are_free_again_after_close() -> None:
-    claims = [processes.Ports() for _ in range(20)]
-    for ports in claims:
-        ports.close()
+def test_block_of_ports_belongs_to_one_stack_until_its_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ports = processes.Ports()
+    in_block = (ports.take() - processes.PORTS_FIRST) // processes.BLOCK_PORTS
+    only_block = processes.PORTS_FIRST + in_block * processes.BLOCK_PORTS
+    monkeypatch.setattr(processes, "PORTS_FIRST", only_block)
+    monkeypatch.setattr(processes, "PORTS_END", only_block + processes.BLOCK_PORTS + 1)
+    with pytest.raises(RuntimeError, match="in use by other stacks"):
+        processes.Ports()
+    ports.close()
     processes.Ports().close()
 
 

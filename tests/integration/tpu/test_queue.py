@@ -38,6 +38,7 @@ from trainmaster.core.model.purchase import (
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.reconcile.attention import needs_reconciliation
+from trainmaster.core.timeouts import FUSE_SLACK_S
 from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.ports import Fleet, NotCreated, Pending
@@ -123,7 +124,7 @@ def enqueue(fleet: Fleet, job: Job, **changes: Any) -> Vm:
     return listed(fleet, job)
 
 
-# With both
+# With the adapter in memory and with the emulator
 
 
 def test_waiting_request_is_listed_like_its_vm(world: World) -> None:
@@ -237,7 +238,7 @@ def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
     shown = tpus.slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/{name}")
     assert (shown["provisioningModel"], shown["runDuration"]) == (
         "FLEX_START",
-        {"maxRunDuration": "10800s"},
+        {"maxRunDuration": f"{7200 + FUSE_SLACK_S}s"},
     )
     tpus.admit(name)
     assert listed(tpus.fleet, job).status is VmStatus.RUNNING

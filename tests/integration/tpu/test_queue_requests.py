@@ -27,10 +27,12 @@ from trainmaster.core.model.purchase import (
 )
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.timeouts import FUSE_SLACK_S
 from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import alpha_request, request, vm_of
 from trainmaster.gcp.vm_defaults import VmDefaults
 
+WEEK_S = 7 * 24 * 3600
 DEFAULTS = VmDefaults("p", service_account="", network="global/networks/default", subnetwork="")
 
 
@@ -105,20 +107,26 @@ def test_request_is_valid_until_the_end_of_the_jobs_wait() -> None:
     assert a_request(running).queueing_policy.valid_until_time == START + timedelta(
         minutes=5, seconds=3600
     )
-    week = duration_pb2.Duration(seconds=7 * 24 * 3600)
+    week = duration_pb2.Duration(seconds=WEEK_S)
     policy = tpu_v2.QueuedResource.QueueingPolicy.pb(
         a_request(a_queued_job(max_wait_s=None)).queueing_policy
     )
     assert policy.valid_until_duration == week
 
 
-@pytest.mark.parametrize(("max_running_s", "run"), [(7200, "10800s"), (7 * 24 * 3600, "604800s")])
-def test_flex_start_adds_the_fields_of_the_alpha_api(max_running_s: int, run: str) -> None:
+@pytest.mark.parametrize(
+    ("max_running_s", "vm_runs_s"),
+    [
+        pytest.param(7200, 7200 + FUSE_SLACK_S, id="two hours"),
+        pytest.param(WEEK_S, WEEK_S, id="the longest that Cloud TPU allows"),
+    ],
+)
+def test_flex_start_adds_the_fields_of_the_alpha_api(max_running_s: int, vm_runs_s: int) -> None:
     job = a_queued_job(max_running_s=max_running_s)
     body = alpha_request(a_request(job), FlexStart(), job.plan)
     assert body is not None
     assert body.pop("provisioningModel") == "FLEX_START"
-    assert body.pop("runDuration") == {"maxRunDuration": run}
+    assert body.pop("runDuration") == {"maxRunDuration": f"{vm_runs_s}s"}
     assert body["tpu"]["nodeSpec"][0]["nodeId"] == a_create(job).names[0]
     assert set(body) == {"tpu", "queueingPolicy"}
 

@@ -14,6 +14,8 @@ from trainmaster.algorithms.tabular.analysis import ONE_HOT
 from trainmaster.algorithms.tabular.preparation import Prepared, prepare
 
 ROWS = [f"{'ab'[n % 2]},{n / 2 + 0.25},{'red' if n % 3 else 'blue'}" for n in range(100)]
+"""Lines of a CSV file: a class, a number and a category."""
+SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
 
 
 def prepared(
@@ -25,14 +27,19 @@ def prepared(
     return prepare(values, ONE_HOT, is_classification=is_classification)
 
 
-def test_rows_are_split_by_the_shares_and_each_is_used_once(tmp_path: Path) -> None:
-    parts = prepared(tmp_path, ROWS, "--preprocess", "--validation_split=0.1", "--test_split=0.3")
-
-    assert (
+def lengths(parts: Prepared) -> tuple[int, int, int]:
+    """Return the numbers of rows for training, validation and test."""
+    return (
         len(parts.tables["training"]),
         len(parts.tables["validation"]),
         len(parts.tables["test"]),
-    ) == (60, 10, 30)
+    )
+
+
+def test_rows_are_split_by_the_shares_and_each_is_used_once(tmp_path: Path) -> None:
+    parts = prepared(tmp_path, ROWS, "--preprocess", "--validation_split=0.1", "--test_split=0.3")
+
+    assert lengths(parts) == (60, 10, 30)
     numbers = [
         number for name in ("training", "validation", "test") for number in parts.tables[name][1]
     ]
@@ -48,11 +55,7 @@ def test_split_is_the_same_after_a_restart(tmp_path: Path) -> None:
 def test_without_preprocess_nothing_is_split(tmp_path: Path) -> None:
     parts = prepared(tmp_path, ROWS)
 
-    assert (
-        len(parts.tables["training"]),
-        len(parts.tables["validation"]),
-        len(parts.tables["test"]),
-    ) == (100, 0, 0)
+    assert lengths(parts) == (100, 0, 0)
 
 
 def test_file_replaces_the_split(tmp_path: Path) -> None:
@@ -61,30 +64,24 @@ def test_file_replaces_the_split(tmp_path: Path) -> None:
         tmp_path, ROWS, "--preprocess", f"--validation_data_path={other}", "--test_split=0.2"
     )
 
-    assert (
-        len(parts.tables["training"]),
-        len(parts.tables["validation"]),
-        len(parts.tables["test"]),
-    ) == (80, 7, 20)
+    assert lengths(parts) == (80, 7, 20)
 
 
 def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty(
     tmp_path: Path,
 ) -> None:
-    cells = ",".join(["0.5"] * 9)
-    lines = [
-        f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{','.join(str(n % 7 + 0.5) for _ in range(9))}"
-        for n in range(8)
-    ]
-    parts = prepared(
-        tmp_path, [*lines, f"a,,x,{cells}", f"b,3.0,,{cells}"], "--preprocess", *SPLIT_NOTHING
-    )
+    def others(n: int) -> str:
+        """Return so many further cells that a missing one is less than a tenth of its row."""
+        return ",".join([f"{n % 7}.5"] * 9)
 
-    assert parts.tables["training"][1][8] == pytest.approx(31 / 9)
-    assert parts.tables["training"][2][9] == ""
+    complete = [f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{others(n)}" for n in range(8)]
+    without_number, without_category = f"a,,x,{others(0)}", f"b,3.0,,{others(0)}"
+    lines = [*complete, without_number, without_category]
+    training = prepared(tmp_path, lines, "--preprocess", *SPLIT_NOTHING).tables["training"]
 
-
-SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
+    numbers = [*range(8), 3]
+    assert training[1][lines.index(without_number)] == pytest.approx(sum(numbers) / len(numbers))
+    assert training[2][lines.index(without_category)] == ""
 
 
 def test_row_with_more_than_a_tenth_missing_is_dropped(
@@ -168,6 +165,4 @@ def test_any_table_is_prepared_without_missing_values_or_refused(
         table = parts.tables[name]
         assert not table.isna().any(axis=None)
         assert set(table.columns) == {0, *features}
-    assert len(parts.tables["training"]) + len(parts.tables["validation"]) + len(
-        parts.tables["test"]
-    ) <= len(rows)
+    assert sum(lengths(parts)) <= len(rows)

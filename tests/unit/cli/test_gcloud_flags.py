@@ -102,7 +102,7 @@ OPTIONS: dict[str, Any] = {
     "labels": "team=vision,run=first",
     "service_account": "me@p.iam.gserviceaccount.com",
     "network": "projects/1/global/networks/n",
-    "max_running_time": "60s",
+    "max_running_time": "1m",
     "kms_key": KEY.replace("us-central1", "us-east1"),
 }
 
@@ -118,7 +118,7 @@ OPTIONS: dict[str, Any] = {
                 "network": "old",
             }
         },
-        {"workerPoolSpecs": POOL, "displayName": "d"},
+        {"workerPoolSpecs": POOL, "displayName": "d"},  # a pool in place of a list with one pool
         {"job_spec": {"worker_pool_specs": [POOL], "scheduling": {"disable_retries": True}}},
         {
             "jobSpec": {"workerPoolSpecs": [POOL]},
@@ -169,6 +169,7 @@ def test_options_of_tuning_override_the_file_and_reach_the_study() -> None:
 
 
 def test_command_and_arguments_replace_those_of_each_container() -> None:
+    # gcloud's syntax: ^:^ makes the colon the delimiter of this list in place of the comma.
     flags = {"command": "python,-m,t", "args": "^:^--list=1,2:--x"}
     document = apply_flags({"workerPoolSpecs": [POOL, {}, POOL]}, flags, ())
     pools = document["jobSpec"]["workerPoolSpecs"]

@@ -177,6 +177,7 @@ def test_missing_bucket_is_a_problem(objects: MemoryObjects) -> None:
 def test_quota_that_is_used_up_means_waiting_and_one_that_is_too_small_a_problem(
     used: float, limit: float, status: Status
 ) -> None:
+    """The job needs 12 CPUs: a chief and two workers with four each."""
     (finding,) = [
         finding for finding in check(quotas={"CPUS": (used, limit)}) if "quota CPUS" in finding.what
     ]
@@ -245,6 +246,7 @@ def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_lef
     assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, (
         "one per alternative and region"
     )
+    # The n1-standard-8 of the third alternative need 24 CPUs, and 16 are left.
     assert [finding.status for finding in findings if "needs 24" in finding.what] == [Status.LIMIT]
 
 

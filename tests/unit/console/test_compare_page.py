@@ -19,6 +19,11 @@ BOTH = "/compare?job=digits_1&job=digits_2"
 
 @pytest.fixture
 def site() -> Site:
+    """The console of an installation with two jobs.
+
+    `digits_1` (two workers, 5 epochs) has failed. `digits_2` (three workers, 9 epochs, and a name
+    that looks like markup) runs.
+    """
     site = Site(compared_world())
     site.open()
     return site
@@ -113,11 +118,11 @@ def test_page_is_complete_where_metrics_cannot_be_read(site: Site) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("", 400, "job: must name 1 to 6 jobs; 0 are named"),
+        ("", 400, "1 to 6 jobs can be compared; 0 are named"),
         ("?job=", 400, "0 are named"),
         ("?" + "&".join(f"job=digits_{number}" for number in range(7)), 400, "7 are named"),
-        ("?job=digits_1&job=digits_9", 404, "there is no job digits_9"),
-        ("?job=digits_1&job=../x", 404, "there is no job ../x"),
+        ("?job=digits_1&job=digits_9", 404, "There is no job digits_9"),
+        ("?job=digits_1&job=../x", 404, "There is no job ../x"),
         ("?job=digits_1&job=digits_1&job=", 200, "What differs"),
     ],
 )

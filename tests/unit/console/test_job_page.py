@@ -23,7 +23,34 @@ from trainmaster_local.memory.bus import MemoryBus
 def test_unknown_job_is_404(site: Site) -> None:
     response = site.get("/jobs/unknown_1")
     assert response.status_code == 404
-    assert "there is no job unknown_1" in response.text
+    assert "<p>There is no job unknown_1" in response.text
+
+
+def test_unknown_id_that_is_similar_to_a_job_names_it(site: Site) -> None:
+    site.world.start_running()
+    for wrong in ("Digits_1", "digits1", "digits-1"):
+        page = site.get(f"/jobs/{wrong}").text
+        assert f"<p>There is no job {wrong}; did you mean digits_1?</p>" in page
+
+
+def test_job_without_a_log_may_print_only_while_it_lives(site: Site) -> None:
+    site.world.start_running()
+    assert "The job has printed nothing yet." in site.text("/jobs/digits_1")
+    site.world.exit_program(CHIEF, 0)
+    site.world.deliver()
+    assert "The job has printed nothing." in site.text("/jobs/digits_1")
+
+
+def test_pages_of_a_trial_link_to_its_tuning_job() -> None:
+    study = Study()
+    study.start_tuning()
+    site = Site(study)
+    site.open()
+    above = '<p class="crumbs"><a href="/jobs">Jobs</a> / <a href="/jobs/digits_1">digits_1</a>'
+    trial = "/jobs/digits_1-trial-1"
+    assert f"{above}</p>" in site.text(trial)
+    for path in (f"{trial}/logs", f"{trial}/resources", f"{trial}/replicas/chief-0"):
+        assert f'{above} / <a href="{trial}">digits_1-trial-1</a></p>' in site.text(path)
 
 
 def test_failed_job_shows_rule_replica_error_and_output_without_reading_logs(site: Site) -> None:

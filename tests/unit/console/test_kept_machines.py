@@ -9,8 +9,11 @@ import pytest
 from tests.support.console_site import READ_ONLY, Site
 from tests.support.kept_jobs import run_job, succeed
 from tests.unit.console.test_actions import form_of, send
+from tests.unit.cost.price_lists import price_list
 from trainmaster.console.pages.installation_page import read_installation_page
 from trainmaster.core.model.machine_set import SetState
+from trainmaster.cost.machine_price import machine_price
+from trainmaster.cost.sku import Unknown
 from trainmaster.presentation import kept_machines
 
 PATH = "/jobs/digits_1/release"
@@ -33,6 +36,7 @@ def test_kept_machines_are_on_the_page_of_the_installation(kept: Site) -> None:
     assert '<tr id="kept-digits_1">' in page
     assert "anna@example.com" in page
     assert "us-central1-a" in page
+    assert "3 x n1-standard-4" in page, "one chief and two workers"
     machines = kept.world.store.kept_machines()[0].machine_set
     for at in (machines.ended_at, machines.until):
         assert f'datetime="{at.isoformat()}"' in page
@@ -40,19 +44,22 @@ def test_kept_machines_are_on_the_page_of_the_installation(kept: Site) -> None:
     assert "Cost per hour" not in page, "prices are not known"
 
 
-def test_price_of_kept_machines_is_that_of_all_of_them(
-    kept: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_price_of_kept_machines_is_unknown_without_a_price_list(kept: Site) -> None:
     machines = kept.world.store.kept_machines()[0].machine_set
-    count = sum(group.count for group in machines.groups)
-    assert count > 1
-    monkeypatch.setattr(kept_machines, "machine_price", lambda *_, **__: Decimal("0.25"))
-    prices = kept.cost_sources.prices()
-    assert kept_machines.kept_price(machines, kept.world.job, prices) is None
+    no_list = Unknown("there is no price list")
+    assert kept_machines.kept_price(machines, kept.world.job, no_list) is None
     (row,) = read_installation_page(kept.console()).kept
     assert row.price == ""
-    priced = kept_machines.kept_price(machines, kept.world.job, object())  # type: ignore[arg-type]
-    assert priced == count * Decimal("0.25")
+
+
+def test_price_of_kept_machines_is_that_of_all_of_them(kept: Site) -> None:
+    machines = kept.world.store.kept_machines()[0].machine_set
+    job, prices = kept.world.job, price_list()
+    (chief, workers) = machines.groups
+    assert (chief.count, workers.count) == (1, 2)
+    price = machine_price(job.placed.plan, chief, prices, at=chief.purchase.price)
+    assert isinstance(price, Decimal)
+    assert kept_machines.kept_price(machines, job, prices) == 3 * price
 
 
 def test_user_releases_kept_machines_once(kept: Site) -> None:
@@ -66,8 +73,8 @@ def test_user_releases_kept_machines_once(kept: Site) -> None:
     assert loaded is not None
     assert loaded.state.machine_set is not None
     assert loaded.state.machine_set.state is SetState.RELEASED
-    (entry,) = [entry for entry in kept.world.ledger if "anna@example.com" in entry.decision.text]
-    assert entry.decision.text
+    by_anna = [entry for entry in kept.world.ledger if "anna@example.com" in entry.decision.text]
+    assert len(by_anna) == 1, "the second click changes nothing"
     kept.world.deliver()
     assert not kept.world.vms
     assert PATH not in kept.text("/jobs/digits_1")

@@ -20,8 +20,10 @@ def test_list_shows_every_job_with_state_program_and_machines(site: Site) -> Non
 
 
 def test_empty_list_says_why_and_how_to_submit(site: Site) -> None:
-    assert "There are no jobs in the project my-project yet" in site.text("/jobs")
-    assert "None of the 0 jobs" in site.text("/jobs?state=FAILED")
+    page = site.text("/jobs")
+    assert "There are no jobs in the project my-project yet" in page
+    assert "trainmaster submit --folder . -- python train.py" in page
+    assert "No job matches these filters." in site.text("/jobs?state=FAILED")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_program_forges_no_line_of_another_source_on_the_page(site: Site) -> Non
         site.text(PATH)
         .partition('id="log"')[2]
         .partition("<pre")[2]
-        .partition("</pre>")[0]
+        .partition("</code></pre>")[0]
         .splitlines()
     )
     assert lines[0].endswith("worker-replica-0</span> a")

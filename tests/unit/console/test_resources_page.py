@@ -113,7 +113,7 @@ def test_page_without_values_says_why(site: Site) -> None:
     [
         (f"{PATH}?hours=5", 400, "hours: must be one of 1, 6, 24, or be left out"),
         (f"{PATH}?replica=worker-9", 404, "digits_1 has no replica worker-9"),
-        ("/jobs/nothing_1/resources", 404, "there is no job nothing_1"),
+        ("/jobs/nothing_1/resources", 404, "There is no job nothing_1"),
     ],
 )
 def test_wrong_address_is_refused_with_the_reason(

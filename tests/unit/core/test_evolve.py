@@ -240,7 +240,8 @@ def test_every_state_has_an_edge_but_the_end_states() -> None:
         JobState.PREPARING,
         JobState.RUNNING,
     }
-    assert {source for source, _ in REPLICA_EDGES} == {*ReplicaState} - {ReplicaState.COMPLETED}
+    left = {source for source, target in REPLICA_EDGES if target is not source}
+    assert left == {*ReplicaState} - {ReplicaState.COMPLETED}
 
 
 def test_applied_change_replaces_what_was_loaded() -> None:

@@ -181,8 +181,8 @@ def judge_no_loss_of_kept_vms(patch: Patch) -> None:
     patch.setattr(judge, "judge_loss_while_kept", lambda *_: None)
 
 
-def keep_replaced_vms(patch: Patch) -> None:
-    patch.setattr(record, "_keep_no_replaced_vm", lambda *_: None)
+def look_at_the_job_once(patch: Patch) -> None:
+    patch.setattr(record, "_keep_no_lost_vm", lambda *_: None)
 
 
 def judge_no_fault_of_kept_vms(patch: Patch) -> None:
@@ -330,7 +330,7 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         {"fields": races.SERVERS},
     ),
     (
-        keep_replaced_vms,
+        look_at_the_job_once,
         races.test_end_before_the_loss_is_committed_keeps_the_others,
         {"fields": races.SERVERS},
     ),
@@ -345,7 +345,12 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
         {"fields": {}, "cause": "unfit", "tail": "", "words": "failed the preflight"},
     ),
     (
-        keep_replaced_vms,
+        look_at_the_job_once,
+        races.test_vm_that_is_lost_after_its_program_has_completed_is_not_kept,
+        {"fields": races.SERVERS, "is_end_first": True},
+    ),
+    (
+        look_at_the_job_once,
         races.test_end_before_a_fault_is_committed_keeps_the_others,
         {"fields": races.SERVERS},
     ),

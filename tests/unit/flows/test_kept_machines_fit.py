@@ -36,6 +36,9 @@ from trainmaster.flows.provisioning import kept_machines
 from trainmaster.flows.user_requests import cancel_job
 from trainmaster.gcp.firestore.documents import entry_document, job_document
 
+ONLY_CANDIDATE = 0
+"""Index of the job's only candidate: `candidate_in` returns it where the machines fit."""
+
 
 @pytest.fixture
 def first() -> World:
@@ -44,7 +47,7 @@ def first() -> World:
 
 
 def lose_all(world: World) -> None:
-    """Let no VM be of use, until the job fails for that."""
+    """Let the setup of the primary fail in each VM, until the job fails."""
     while True:
         world.send("replica-exit", world.job.plan.primary, cause="setup", exit_status=1)
         deliver(world)
@@ -175,7 +178,7 @@ def with_group(job: Job, **change: Any) -> Job:
 def test_machines_that_differ_do_not_fit(first: World, change: dict[str, Any], reason: str) -> None:
     kept = machine_set(first)
     job = first.job.placed
-    assert candidate_in(kept, job, first.now) == 0
+    assert candidate_in(kept, job, first.now) == ONLY_CANDIDATE
     assert reason in str(candidate_in(kept, with_group(job, **change), first.now))
 
 
@@ -194,7 +197,9 @@ def test_machines_of_an_unknown_submitter_are_not_kept() -> None:
 
 
 def test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none(first: World) -> None:
-    """Compute Engine deletes them while no function runs, and a chain needs time."""
+    """Compute Engine deletes a VM at the time limit `fuse_s` even while no function runs. A chain
+    of jobs that take the VMs from each other needs a longer limit.
+    """
     second = other(first, "second")
     second.submit(a_spec(), source=OWNER)
     assert first.job.plan.fuse_s - second.job.plan.fuse_s == 24 * 3600
@@ -223,6 +228,7 @@ def test_only_vms_that_have_reported_and_are_bought_as_the_plan_says_are_kept(
     first: World,
 ) -> None:
     state = first.store.load_attempt("first").state  # type: ignore[union-attr]  # it exists
+    # The plan requests on-demand VMs for a replica that has lost more than one Spot VM.
     spot = Purchase(Spot(losses_max=1))
     groups = tuple(replace(group, purchase=spot) for group in state.job.plan.groups)
     job = replace(state.job, plan=replace(state.job.plan, groups=groups))
@@ -266,15 +272,26 @@ def test_chain_ends_after_a_day(first: World) -> None:
     second.submit(a_keeping_spec(), source=OWNER)
     kept = machine_set(first)
     a_day = timedelta(hours=24)
-    assert candidate_in(kept, second.job, second.now + a_day - timedelta(minutes=5)) == 0
+    soon_enough = second.now + a_day - timedelta(minutes=5)
+    assert candidate_in(kept, second.job, soon_enough) == ONLY_CANDIDATE
     late = candidate_in(kept, second.job, second.now + a_day + timedelta(minutes=5))
     assert "may run longer than that" in str(late)
 
 
-def test_stored_documents_without_the_field_do_not_have_it() -> None:
-    world = World("first")
-    run_job(world, a_spec())
-    succeed(world)
-    documents = [job_document(world.job), *map(entry_document, world.ledger)]
-    text = str(documents)
-    assert not any(name in text for name in ("machines", "keep_s", "'taken'", "misfit"))
+FIELDS_OF_KEPT_MACHINES = ("machines", "keep_s", '"taken"', "misfit")
+"""How the stored documents of a job name what it has kept or taken."""
+
+
+def stored_documents(world: World) -> str:
+    return "".join(map(str, (job_document(world.job), *map(entry_document, world.ledger))))
+
+
+def test_only_documents_of_jobs_that_keep_machines_have_their_fields(first: World) -> None:
+    second = other(first, "second")
+    run_job(second)
+    of_keeping_jobs = stored_documents(first) + stored_documents(second)
+    assert all(field in of_keeping_jobs for field in FIELDS_OF_KEPT_MACHINES)
+    third = other(first, "third")
+    run_job(third, a_spec())
+    succeed(third)
+    assert not [field for field in FIELDS_OF_KEPT_MACHINES if field in stored_documents(third)]

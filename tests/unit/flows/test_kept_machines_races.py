@@ -28,6 +28,7 @@ from trainmaster.core.actions import ReplaceVm, SucceedJob
 from trainmaster.core.events import IncarnationRef, VmRef
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.machine_set import ReleaseCause, SetState
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
@@ -382,6 +383,30 @@ def test_end_before_the_loss_is_committed_keeps_the_others(
     lose(world)
     deliver(world)
     check_not_kept(world, lost)
+
+
+@pytest.mark.parametrize("is_end_first", [False, True], ids=["loss first", "end first"])
+@LOSSES
+def test_vm_that_is_lost_after_its_program_has_completed_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], *, is_end_first: bool
+) -> None:
+    """The chief ends last."""
+    world = running_job(fields)
+    lost = world.vm(WORKERS[0])
+    world.exit_program(WORKERS[0], 0)
+    deliver(world)
+    done_at = world.replica(WORKERS[0]).done_at
+    if is_end_first:
+        before_next_commit(world, monkeypatch, lambda: succeed(world))
+    world.send_about(lost, "maintenance", cause="maintenance")
+    deliver(world)
+    if not is_end_first:
+        assert lost.instance_id not in {vm.instance_id for vm in world.vms}, "nobody pays for it"
+        succeed(world)
+    check_not_kept(world, lost)
+    replica = world.replica(WORKERS[0])
+    assert (replica.state, replica.done_at) == (ReplicaState.COMPLETED, done_at)
+    assert world.job.attempt == 1
 
 
 @LOSSES

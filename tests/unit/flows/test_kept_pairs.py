@@ -309,7 +309,9 @@ def check_end(scene: Scene) -> None:
     scene.wait(KEPT_S)
     settle(scene)
     machines = scene.machine_set()
-    assert machines is None or machines.state is SetState.RELEASED
+    if machines is not None:
+        assert machines.state is SetState.RELEASED
+        check_periods(machines)
     assert not scene.first.fleet.list_all()
 
 

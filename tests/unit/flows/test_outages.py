@@ -30,9 +30,12 @@ CALLS: Final = ("list_vms", "list_all", "create", "delete", "write_directive", "
 REFUSED: Final = (
     "Google refuses the call, which an operator can repair: 403: compute.instances.list"
 )
+RECOVERY_MIN: Final = 16
+"""Minutes in which a job recovers from an outage: a VM may be given up only after 15 of them."""
 BLOCKED: Final = NotCreated(CapacityErrorKind.BLOCKED, "403", "compute.instances.create")
 
 Outage = Callable[[pytest.MonkeyPatch, MemoryFleet], None]
+"""Begins an outage of this fleet, which ends with the patch."""
 
 
 def unreachable(*zones: str) -> Outage:
@@ -71,7 +74,9 @@ OUTAGES: Final[Mapping[str, Outage]] = {
 
 
 def deliver_for_ten_minutes(world: World) -> None:
-    """Run the sweep each minute, as its deliveries are repeated while they fail."""
+    """Run the sweep and the search for orphans each minute. Those that fail are repeated by the
+    next ones.
+    """
     for _ in range(10):
         for step in (sweep, search_orphans):
             with suppress(TemporaryError):
@@ -91,7 +96,7 @@ def test_job_goes_on_after_an_outage_of_ten_minutes(
         deliver_for_ten_minutes(running)
         assert running.state == "RUNNING"
     running.fleet.unreachable_zones = set()
-    sweep(running, times=16)
+    sweep(running, times=RECOVERY_MIN)
     after = {vm.name: vm for vm in running.vms}
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name].instance_id != before[name].instance_id}
@@ -110,7 +115,7 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
         record(CancelRequested("digits_1", "me", running.now), running.deps)
         deliver_for_ten_minutes(running)
     running.fleet.unreachable_zones = set()
-    sweep(running, times=15)
+    sweep(running, times=RECOVERY_MIN)
     assert (running.vms, orphan_vms(running)) == ((), ())
 
 
@@ -135,7 +140,7 @@ def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
     running.fleet.vanish(running.vm(CHIEF).name)
     with monkeypatch.context() as patch:
         outage(patch, running.fleet)
-        for _ in range(13):
+        for _ in range(13):  # a little more than two hours
             deliver_for_ten_minutes(running)
     texts = [
         entry.decision.text
@@ -211,7 +216,7 @@ def test_slices_go_on_after_an_outage_of_ten_minutes(
         deliver_for_ten_minutes(world)
         assert world.state == "RUNNING"
     world.fleet.unreachable_zones = set()
-    sweep(world, times=12)
+    sweep(world, times=RECOVERY_MIN)
     after = {vm.name: vm.instance_id for vm in world.vms}
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name] != before[name]}

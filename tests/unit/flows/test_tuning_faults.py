@@ -320,10 +320,7 @@ def test_request_is_continued_a_few_times_and_then_left_to_the_sweep(
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
     study.bus.drain()
     tune.handle(TuneRequest(STUDY, number=tune.REQUESTS_MAX), study.suggester, study.deps)
-    requests = [
-        decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE
-    ]
-    assert all(request.number == 1 for request in requests)
+    assert topics.TUNE not in [message.topic for message in study.bus.drain()]
     monkeypatch.undo()
     study.sweep()
     study.deliver()

@@ -304,8 +304,19 @@ def test_fmltc_body_on_basic_gpu_is_accepted() -> None:
     assert plan.program.package_uris[1] == "gs://my-bucket/slim-0.1.tar.gz"
 
 
-def test_booleans_as_strings_and_disabled_web_access_are_accepted() -> None:
-    plan_of(job(useChiefInTfConfig="True", enableWebAccess=False))
+@pytest.mark.parametrize(("value", "primary"), [("True", "chief"), ("False", "master")])
+def test_boolean_may_be_a_string(value: str, primary: str) -> None:
+    """The primary of a container is the master unless `useChiefInTfConfig` is true."""
+    training = {
+        "region": "us-central1",
+        "masterConfig": {"imageUri": "gcr.io/p/trainer:1"},
+        "useChiefInTfConfig": value,
+    }
+    assert set(groups_of({"jobId": "digits_1", "trainingInput": training})) == {primary}
+
+
+def test_web_access_may_be_disabled() -> None:
+    assert plan_of(job(enableWebAccess=False)) == plan_of(job())
 
 
 def test_spec_is_stored_as_submitted() -> None:

@@ -14,10 +14,16 @@ import pytest
 from tests.contract.release_corpus import DECODERS, MESSAGES
 from trainmaster.core.events import VmReady
 from trainmaster.errors import PermanentError
-from trainmaster.messaging.agent_messages import decode_replica_exit, decode_vm_ready
+from trainmaster.messaging.agent_messages import (
+    STDERR_LINE_LENGTH_MAX,
+    TAIL_LENGTH_MAX,
+    decode_replica_exit,
+    decode_vm_ready,
+)
 
 AT = datetime(2026, 11, 21, 3, tzinfo=UTC)
 READY: dict[str, Any] = MESSAGES["vm_ready"][-1]
+"""A vm-ready of attempt 1, incarnation 2, that says how incarnation 1 ended."""
 
 
 def decode(**ended: object) -> VmReady:
@@ -59,12 +65,12 @@ def test_texts_of_an_end_are_cut_and_its_invalid_metric_is_left_out() -> None:
     texts = {"tail": "t" * 10**5, "stderr_line": "a\n" + "b" * 10**5}
     ended = decode(**texts, metric={"value": "high"}).ended
     assert ended is not None
-    assert (len(ended.tail), ended.measurement) == (4096, None)
-    assert (len(ended.stderr_line), ended.stderr_line[:3]) == (256, "a b")
+    assert (len(ended.tail), ended.measurement) == (TAIL_LENGTH_MAX, None)
+    assert (len(ended.stderr_line), ended.stderr_line[:3]) == (STDERR_LINE_LENGTH_MAX, "a b")
 
 
 def times(value: object) -> list[datetime]:
-    """Return all times of an event."""
+    """Return all times of an event, and of the events inside it."""
     if isinstance(value, datetime):
         return [value]
     names = getattr(value, "__dataclass_fields__", {})
@@ -83,7 +89,7 @@ def test_time_after_the_publication_is_cut_to_it(function: str) -> None:
         if "gives_up_at" in message:  # a time to come
             continue
         data = json.dumps(message).encode()
-        as_sent = times(decode_message(data, AT + timedelta(days=1)))
-        assert as_sent == times(decode_message(data))
+        as_sent = times(decode_message(data))
+        assert as_sent == times(decode_message(data, AT + timedelta(days=1)))
         published_at = min(as_sent) - timedelta(seconds=1)
         assert set(times(decode_message(data, published_at))) == {published_at}

@@ -70,8 +70,8 @@ class ParsedRecords:
     consumed: int
     """Bytes of all complete records."""
     incomplete: int
-    """Bytes of the whole record that follows, of which only a part is there; 0 if even its length
-    is not.
+    """Bytes of the whole record that follows the complete ones, if only a part of it is in the
+    data; 0 if not even its length is.
     """
     problem: str = ""
     """Why the record that follows is corrupt; empty if it is not."""

@@ -100,7 +100,7 @@ class MetricReport:
         are no finite number. Call it at the end of a program, in any thread. It does not wait for
         the network.
 
-        Those that the program's file had lost again between two looks are not known.
+        Measurements that the program's file dropped between two reads are not known.
         """
         key = self._running()
         if key is None:

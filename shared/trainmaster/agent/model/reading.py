@@ -36,7 +36,8 @@ class Reading:
     epochs: int | None = None
     """Number of epochs in all."""
     counts_from_zero: bool = field(default=False, compare=False)
-    """Whether an epoch 0 was named. It is no news that its line is gone from the end of the output.
+    """Whether an epoch 0 was named. Readings are equal without it: the line of epoch 0 leaves the
+    end of the output without any progress.
     """
     not_finite: tuple[str, ...] = ()
     """Clean names of the metrics whose last value is NaN or infinite."""

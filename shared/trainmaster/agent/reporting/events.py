@@ -32,9 +32,7 @@ class Repeats(NamedTuple):
 NO_REPEATS = Repeats(first_s=0.0, longest_s=0.0)
 EXIT_REPEATS = Repeats(first_s=600.0, longest_s=600.0)  # a replica waits idle for the answer
 RUNNING_REPEATS = Repeats(first_s=600.0, longest_s=21_600.0)  # a program that runs needs no answer
-HELD_REPEATS = Repeats(
-    first_s=20.0, longest_s=600.0
-)  # all members of a gang wait for the last vm-ready
+HELD_REPEATS = Repeats(first_s=20.0, longest_s=600.0)  # all members wait for the last vm-ready
 
 
 class EventReporter:

@@ -1,5 +1,5 @@
-"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest again and again
-until a directive answers it.
+"""Publishing events to Pub/Sub in order. Each event is tried until Pub/Sub accepts it. The latest
+one is then repeated until a directive answers it.
 
 `events.py` makes the events. A directive, in the VM's metadata, is the control plane's order to run
 an incarnation, which is one execution of the program; it answers all events of earlier ones.
@@ -166,9 +166,10 @@ class Outbox:
                 self._on_accepted(head)
 
     def _with_unlogged(self, event: Event) -> Event:
-        """Add to an exit how many lines its log refuses, which that log may never show.
+        """Add to an exit the number of lines that Cloud Logging refuses, and its reason.
 
-        Lines that are only late arrive after the exit, or are counted in the log.
+        The log itself may never show that they are missing. Lines that are only late are not
+        counted: they arrive after the exit, or the log says how many are missing.
         """
         unlogged = self._console.unlogged()
         has_refused_lines = bool(unlogged.lines and unlogged.problem)

@@ -46,6 +46,7 @@ from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.program_words import folder_words, program_words
 from trainmaster.presentation.remedies import ending_of, headline
+from trainmaster.presentation.similar_jobs import similar_job
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -146,7 +147,9 @@ def find_job(console: Console, job_id: str) -> Job:
     """Return the job. Raises NotFoundError if there is none, or its user deleted it."""
     loaded = console.store.load(job_id) if is_stored_id(job_id) else None
     if loaded is None or loaded.state.job.deleted_at is not None:
-        raise NotFoundError(f"there is no job {job_id}")
+        similar = similar_job(console.store, job_id)
+        hint = f"; did you mean {similar}?" if similar else ""
+        raise NotFoundError(f"There is no job {job_id}{hint}")
     return loaded.state.job
 
 

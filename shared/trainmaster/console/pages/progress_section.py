@@ -42,12 +42,8 @@ POSITIONS: Final = {
     "share": Position("Work done", Scale.SHARE),
 }
 """Name of a series → its chart. The first one that has points is drawn."""
-_SERIES: Final = (  # labels that tell the points of a job apart
-    Label.NAME,
-    Label.SOURCE,
-    Label.ATTEMPT,
-    Label.INCARNATION,
-)
+_SERIES: Final = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
+"""Labels that identify one series of a job."""
 _DATA_SET: Final = re.compile(
     rf"{METRIC}(?:train|training|val|valid|validation|eval|test)[_/](?=.)"
 )

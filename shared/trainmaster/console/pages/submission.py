@@ -96,7 +96,7 @@ def read_status(
 ) -> SubmissionStatus:
     """Return what became of a submission. Raises NotFoundError for an id that no job can have."""
     if not JOB_ID.fullmatch(job_id):
-        raise NotFoundError(f"there is no submission of {job_id}")
+        raise NotFoundError(f"There is no submission of {job_id}")
     loaded = console.store.load(job_id)
     if loaded is not None and loaded.state.job.submission == source:
         return SubmissionStatus(job_id, is_stored=True, problems=(), is_late=False)

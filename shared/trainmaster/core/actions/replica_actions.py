@@ -69,11 +69,13 @@ class MarkHostReady:
 
 @dataclass(frozen=True, slots=True)
 class RecordCompletion:
-    """Move the replica to COMPLETED."""
+    """Move the replica to COMPLETED, or record that it has lost its VM since."""
 
     replica: str
     done_at: datetime
     """When it exited, by the agent's clock."""
+    is_vm_lost: bool = False
+    """Whether the VM is lost. Only jobs that keep their machines have a use for it."""
     kind: Literal["record_completion"] = "record_completion"
 
 

@@ -16,15 +16,17 @@ TUNING_JOB: Final = "the tuning job"
 RESOURCE: Final = "the persistent resource"
 """Name of the item with the `persistentResourceId` of the jobs."""
 NONE: Final = "(none)"
-"""Value of an item that a job does not have. No job and no resource has such a name: a tuning job
-may be called `none`.
+"""Value of an item that a job does not have. The parentheses distinguish it from a tuning job or
+resource with the name `none`.
 """
 ROLE: Final = "the machine of each "
-"""How the names of the items of roles begin. Roles that only one of two jobs has do not matter."""
+"""Beginning of the names of items about one role. They are compared only for roles that both jobs
+have.
+"""
 
 
 def fit_of(job: Job) -> tuple[FitItem, ...]:
-    """Return what all machines of the job have, and those of each role.
+    """Return the properties of all machines of the job, and then one item for each role.
 
     `job`: with the plan of the candidate in question.
     """

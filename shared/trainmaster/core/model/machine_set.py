@@ -112,7 +112,10 @@ class MachineSet:
     groups: tuple[TaskGroup, ...] = ()
     """The roles with the number of VMs that are kept of each, without programs."""
     usd_per_hour: float = 0.0
-    """As in the plan's limits, for the VMs that are kept."""
+    """The share of the plan's limits by the number of VMs that are kept, whatever their roles.
+
+    It only decides when the set makes room for other jobs; what is paid is computed for each VM.
+    """
     vm_generation: int = 1
     """Highest VM generation that any of its replicas had."""
     kept_periods: tuple[KeptPeriod, ...] = ()

@@ -22,13 +22,13 @@ class SaveCause(StrEnum):
     """Why the programs are asked to save."""
 
     NOTICE = "notice"  # the end of a member's VM is announced
-    GROWTH = "growth"  # members can join that the round goes without
+    GROWTH = "growth"  # members that the round goes without can join
     CAP = "cap"  # the job is cancelled, because it is about to cost its `maxCost`
 
 
 @dataclass(frozen=True, slots=True)
 class SaveRequest:
-    """A request to all programs to save, so that less work is lost by what follows."""
+    """A request to all programs to save a checkpoint, because the round is about to end."""
 
     number: int
     """Number of the request among those of the round, from 1. Directives and reports carry the
@@ -71,8 +71,8 @@ class Round:
     none can.
     """
     saving: SaveRequest | None = None
-    """The last request to save of this round. If the job is cancelled after it, also while the next
-    round is held. Jobs that are not synchronous have only that kind.
+    """The last request to save of this round; None: there was none. One of the kind `CAP` stays
+    while the next round is held. It is the only kind in jobs that are not synchronous.
     """
     without: tuple[ReplicaId, ...] = ()
     """Members that this round or, while it is held, the one before it goes without

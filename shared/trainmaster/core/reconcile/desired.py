@@ -95,9 +95,8 @@ def _with_save(directive: Directive, job: Job, replica: Replica, now: datetime) 
     if directive.action is not DirectiveAction.RUN:
         return directive
     saves_together = job.plan.saving.on_notice is SaveOnNotice.GANG
-    asks_peers = (
-        saves_together and saving.why is not SaveCause.NOTICE
-    )  # otherwise, its agent has asked the others
+    has_asked_peers = saving.why is SaveCause.NOTICE
+    asks_peers = saves_together and not has_asked_peers
     return replace(
         directive,
         action=DirectiveAction.SAVE,

@@ -37,8 +37,10 @@ def kept_steps(state: State, machines: MachineSet, vms: tuple[Vm, ...]) -> tuple
 def lost_vms(
     state: State, machines: MachineSet, vms: Sequence[Vm], *, is_complete: bool
 ) -> tuple[str, ...]:
-    """Return the instance ids of kept VMs that do not run, or that their replicas lost as the job
-    ended: one function read the job before its end, and another one the replica before its loss.
+    """Return the instance ids of kept VMs that do not run, or that their replicas have lost.
+
+    A replica may lose its VM at the moment at which its job ends. Then the function that ended the
+    job has kept a VM that another function had already replaced.
 
     `is_complete`: whether the listing has the VMs of all zones. The replicas are only compared if
     `state` holds the whole attempt.
@@ -46,10 +48,13 @@ def lost_vms(
     listed = {vm.instance_id: vm.status for vm in vms}
     lost = []
     for vm in machines.vms:
-        status = listed.get(vm.instance_id)
-        is_gone = status is not VmStatus.RUNNING if status or is_complete else False
+        if vm.instance_id in listed:
+            is_gone = listed[vm.instance_id] is not VmStatus.RUNNING
+        else:
+            is_gone = is_complete
         replica = state.find(state.job.attempt, vm.replica_id)
-        if is_gone or (replica is not None and replica.instance_id != vm.instance_id):
+        is_replaced = replica is not None and replica.instance_id != vm.instance_id
+        if is_gone or is_replaced:
             lost.append(vm.instance_id)
     return tuple(lost)
 

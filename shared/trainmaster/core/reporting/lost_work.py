@@ -49,6 +49,8 @@ _MARKER: Final = re.compile(
 Source: Orbax on Cloud Storage, torch.distributed.checkpoint, Trainer of transformers,
 tf.train.Checkpoint.
 """
+_COMPLETED: Final = (Phase.COMPLETED, Phase.KEPT)
+"""Phases of a replica that has done its work: its VM is released, or kept for another job."""
 _UNFINISHED: Final = "-unfinished"
 """End of the object beside the folder of a save that is not complete.
 
@@ -189,7 +191,7 @@ def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
     """Return the loss between a span of a replica and the one before it; None if there is none."""
     last = own[index - 1]
     span = own[index]
-    if last.phase is not Phase.RUNNING or span.phase is Phase.COMPLETED:
+    if last.phase is not Phase.RUNNING or span.phase in _COMPLETED:
         return None
     resumed_at = next((later.start for later in own[index:] if later.phase is Phase.RUNNING), None)
     at = last.end or span.start

@@ -210,6 +210,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     is_whole = is_whole_gang_requested(state)
     with_vms = turn_with_vms(state, event, now) if job.plan.restarts.gang and not is_whole else None
     if with_vms is not None:
+        # The VMs that exist stay: the others are only requested in another way of buying.
         turn = with_vms
         is_whole = True
     elif event.required_present:

@@ -136,7 +136,9 @@ class Case:
         reruns_left = RERUNS_MAX - self.job.budgets.reruns_used
         if self.job.plan.restarts.restart_job_on_worker_restart:
             return reruns_left
-        return RESTARTS_MAX - self.restarts_used + reruns_left * (RESTARTS_MAX + 1)
+        # A failure causes each rerun, and its attempt has all restarts again.
+        failures_per_rerun = 1 + RESTARTS_MAX
+        return RESTARTS_MAX - self.restarts_used + reruns_left * failures_per_rerun
 
     @property
     def is_hung(self) -> bool:

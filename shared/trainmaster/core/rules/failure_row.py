@@ -1,4 +1,4 @@
-"""Rows of failures: a job that keeps failing looks like one from the second failure on.
+"""Rows of failures, which users see from the second failure in a row on.
 
     failed soon after its start     continues the row
     the same failure as the last    continues the row, however long the program ran
@@ -44,7 +44,7 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 def continued(
     row: FailureRow | None, event: ReplicaExited, following: Following, now: datetime
 ) -> FailureRow:
-    """Return the row with this failure. `row`: before it; None: there is none."""
+    """Return the row with this failure. `row`: the row before it; None: there is none."""
     signature = failure_signature(event)
     ran_s = event.ran_s or 0.0
     is_continued = row is not None and (is_quick_failure(event) or row.signature == signature)

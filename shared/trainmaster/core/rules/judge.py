@@ -166,7 +166,7 @@ def _without_subject(state: State, event: Event) -> Decision | None:
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return provisional("The event is about an incarnation or VM that was never ordered.")
     if state.job.state.is_terminal:
-        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+        return stale(Reason.NOTHING_TO_DO, f"The job has already ended: {state.job.state}.")
     return None
 
 
@@ -197,7 +197,10 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
 
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
-    """Apply the fences of rule 1 before the rule of the event."""
+    """Return the decision of rule 1 if the event is outdated, else that of the event's own rule.
+
+    A success of the primary counts first, because it may be of an earlier round or attempt.
+    """
     subject = event.subject
     job = state.job
     if isinstance(event, ReplicaExited):

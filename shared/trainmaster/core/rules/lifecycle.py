@@ -116,8 +116,9 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     subject = event.subject
     who = replica.replica_id.words
     success = judge_primary_success(state, event.ended, now) if event.ended else None
+    # If only some hosts of a slice have exited 0, the job goes on: this host is ready like others.
     if success and isinstance(success.action, SucceedJob):
-        return success  # a slice's host that exited 0 before the others is ready like any other
+        return success
     host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
     if is_ready(job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
@@ -152,8 +153,10 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         left_peers=event.left_peers,
         measurement=event.ended.measurement if event.ended else None,
     )
-    which = f" for round {number}" if number and job.round.is_held and job.started_at else ""
-    is_left_out = replica.replica_id in job.round.without  # of an elastic round
+    # The first round of a job is not named: users see it as the start of the job.
+    is_for_later_round = number is not None and job.round.is_held and job.started_at is not None
+    is_left_out = replica.replica_id in job.round.without
+    which = f" for round {number}" if is_for_later_round else ""
     if is_left_out and not job.round.is_held:
         which = " for the next round"
     before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""

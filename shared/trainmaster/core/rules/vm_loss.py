@@ -21,6 +21,7 @@ from trainmaster.core.actions import (
     Budget,
     ContinueProvisioning,
     FailJob,
+    RecordCompletion,
     ReplaceVm,
     RerunJob,
     StopRound,
@@ -57,7 +58,7 @@ GIVEN_UP: Final = (
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
     """Decide about a lost VM. A real loss of the VM counts whatever incarnation was on it."""
     if replica.state is ReplicaState.COMPLETED:
-        return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
+        return _judge_loss_after_completion(state.job, replica, event)
     is_current = event.subject.incarnation == current_incarnation(state.job, replica)
     if not event.is_vm_loss and not is_current:
         return stale(Reason.OUTDATED, "Another incarnation has been ordered since.")
@@ -65,6 +66,18 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
         return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
     cause = describe_loss(event)
     return judge_vm_end(state, replica, VmEnd(cause, Reason(event.cause.value), event.at), now)
+
+
+def _judge_loss_after_completion(job: Job, replica: Replica, event: VmLost) -> Decision:
+    """Decide about the loss of a VM on which the program has exited 0: a job that keeps its
+    machines has a use for it.
+    """
+    would_be_kept = job.machines is not None and replica.instance_id is not None
+    if not (would_be_kept and event.is_vm_loss and replica.done_at):
+        return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
+    text = f"{describe_loss(event)}, and will not be kept. The replica had exited 0."
+    action = RecordCompletion(replica.key, replica.done_at, is_vm_lost=True)
+    return Decision(Rule.VM_LOST, Reason(event.cause.value), text, action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ REPLICA_EDGES: Final = {
     (R.RUNNING, R.RESTARTING): "non-zero exit: the next incarnation starts in the same VM",
     (R.RUNNING, R.REPLACING): "its VM is lost, or about to be",
     (R.RUNNING, R.COMPLETED): "it exited 0, or was given up",
+    (R.COMPLETED, R.COMPLETED): "its VM, which the job would have kept, is lost",
     (R.RESTARTING, R.RUNNING): "the next incarnation is ready",
     (R.RESTARTING, R.RESTARTING): "the next incarnation exited before its vm-ready was delivered",
     (R.RESTARTING, R.REPLACING): "the VM was lost during the restart",

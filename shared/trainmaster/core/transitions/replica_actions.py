@@ -52,6 +52,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
                 ReplicaState.COMPLETED,
                 ready_at=replica.ready_at or now,
                 done_at=action.done_at,
+                instance_id=None if action.is_vm_lost else replica.instance_id,
             )
             return Change(replicas=(done,), effects=PROVISION)
         case RestartReplica():

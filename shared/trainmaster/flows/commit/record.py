@@ -20,7 +20,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from trainmaster.core.actions import BeginRound, Ignore, ReplaceVm, StopRound
+from trainmaster.core.actions import (
+    Action,
+    BeginRound,
+    Ignore,
+    RecordCompletion,
+    ReplaceVm,
+    StopRound,
+)
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event, JobSubmitted, MachinesLost, ReplicaEvent
 from trainmaster.core.evolve import apply, evolve
@@ -58,7 +65,7 @@ With 16 writers on one document the slowest needed 9.
 
 CONFLICT_PAUSE_MIN_S: Final = 0.02
 CONFLICT_PAUSE_MAX_S: Final = 1.0
-"""Bounds of the pause after a conflict, which doubles: about one commit, and many."""
+"""Bounds of the pause after a conflict, which doubles: the times of one commit and of many."""
 
 _log = logging.getLogger(__name__)
 
@@ -139,9 +146,8 @@ def record(
     if deps.notifications is not None and entry.is_notification_pending:
         notify(entry, recorded.job, deps.notifications, deps.store, deps.clock)
     _write_job_log(entry, deps.job_log)
-    is_replaced = isinstance(entry.decision.action, ReplaceVm)
-    if is_replaced and recorded.job is not None and recorded.job.plan.keep_s:
-        _keep_no_replaced_vm(event, deps)
+    if _loses_vm(entry.decision.action) and recorded.job is not None and recorded.job.plan.keep_s:
+        _keep_no_lost_vm(event, deps)
     return recorded
 
 
@@ -161,11 +167,20 @@ def publish(entry: LedgerEntry, bus: Bus) -> None:
                 pass  # has its own state: `notify`
 
 
-def _keep_no_replaced_vm(event: Event, deps: Deps) -> None:
-    """Keep the VM no longer that the event has replaced, if the job has ended since it was read.
+def _loses_vm(action: Action) -> bool:
+    """Whether the action takes a VM from its replica, and changes no other document."""
+    return isinstance(action, ReplaceVm) or (
+        isinstance(action, RecordCompletion) and action.is_vm_lost
+    )
+
+
+def _keep_no_lost_vm(event: Event, deps: Deps) -> None:
+    """Remove the VM that the event has taken from its replica from the kept machines of its job, if
+    the job has ended since it was read.
 
     The loss of a replica that is judged alone changes only this replica's document, so it does not
-    conflict with the end of the job. Repeated after a crash, because the event is delivered again.
+    conflict with the end of the job. After a crash this is repeated, because the event is delivered
+    again.
     """
     loaded = deps.store.load(event.job_id)
     machines = loaded.state.machine_set if loaded and loaded.state.keeps_machines else None
@@ -215,9 +230,8 @@ def _commit(
             )
         entry = _ledger_entry(event, decision, state, change, now)
         if decision.is_provisional:
-            return Recorded(
-                entry, is_new=True, job=job
-            )  # not stored: a later event with the same key must be judged
+            # Not stored: a later event with the same key must be judged, too.
+            return Recorded(entry, is_new=True, job=job)
         try:
             deps.store.commit(loaded, entry, change, admission_token)
         except AlreadyRecordedError:

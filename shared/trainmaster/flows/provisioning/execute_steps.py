@@ -136,9 +136,8 @@ def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
     about its VMs.
     """
     event = VmsOutOfReach(job_id, problem, deps.clock())
-    if (
-        deps.store.entry(job_id, event.key) is None
-    ):  # a read is cheaper than another commit each minute
+    # A read is cheaper than another commit each minute.
+    if deps.store.entry(job_id, event.key) is None:
         record(event, deps)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
+from tests.support.kept_jobs import a_keeping_job
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
 from trainmaster.core.reporting.lost_work import (
@@ -198,3 +199,7 @@ def test_work_of_a_completed_replica_is_not_lost() -> None:
     world.exit_program(WORKER_0, 0)
     world.deliver()
     assert world_goodput(world, checkpoints()).lost == LostWork()
+
+
+def test_work_of_a_completed_replica_whose_machine_is_kept_is_not_lost() -> None:
+    assert world_goodput(a_keeping_job()).lost == LostWork()

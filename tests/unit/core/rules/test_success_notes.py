@@ -1,4 +1,4 @@
-"""Notes about successes that look like none: the state stays SUCCEEDED.
+"""Notes about doubtful successes: the state stays SUCCEEDED.
 
 The primary, here the chief, exits 0. The agent reports how far the program came by its own output,
 how long it ran, and the end of its output (`tail`).
