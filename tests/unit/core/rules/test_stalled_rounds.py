@@ -127,3 +127,18 @@ def test_error_message_of_a_job_that_a_stall_ended_is_that_of_the_member_that_is
         "The replica worker 0 was ended because it was still for 10 minutes, in call"
         " (trainer/data.py:41)."
     )
+
+
+def test_error_that_a_hung_member_printed_is_named() -> None:
+    printed = "printed nothing for 60 s\nValueError: bad row (trainer/data.py:7 in load)"
+    stalls = [
+        exited(member, signal=6, cause=ExitCause.STALLED, error=ProgramError(kind, words, "", ""))
+        for member, kind, words in (
+            (CHIEF, PEER_SILENT, "another member"),
+            (WORKER_0, "Silent", printed),
+        )
+    ]
+    assert judge_held(held(), *stalls).text.startswith(
+        f"Round 1 ended: {SILENT_WORKER} after the error ValueError: bad row"
+        " (trainer/data.py:7 in load). Restart"
+    )
