@@ -24,23 +24,27 @@ from trainmaster.gcp import clients
 
 @pytest.fixture(scope="session")
 def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """One emulator of Compute Engine for the session."""
     with running_emulator(tmp_path_factory.mktemp("fleet")) as emulator:
         yield emulator
 
 
 @pytest.fixture
 def emulator(shared_emulator: Emulator) -> Iterator[Emulator]:
+    """The emulator of Compute Engine without VMs."""
     yield shared_emulator
     shared_emulator.delete_all()
 
 
 @pytest.fixture
 def compute(emulator: Emulator) -> EmulatorWorld:
+    """The adapter of Compute Engine, on the emulator."""
     return EmulatorWorld(emulator)
 
 
 @pytest.fixture(params=["memory", "explorer", "emulator"])
 def world(request: pytest.FixtureRequest) -> World:
+    """A fleet with its cloud, in each of its implementations."""
     if request.param == "memory":
         return MemoryWorld()
     if request.param == "explorer":

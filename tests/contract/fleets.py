@@ -103,6 +103,8 @@ class InvokedFleet:
 
 
 class EmulatorWorld:
+    """The adapter of Compute Engine, on the emulator."""
+
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self.fleet = a_fleet(emulator)
@@ -124,12 +126,14 @@ def a_fleet(
     endpoint: str = "",
     wait_s: float = 10.0,
 ) -> ComputeFleet:
+    """Return the adapter, on the emulator. `wait_s`: how long a create waits for its result."""
     return ComputeFleet(
         defaults or VmDefaults(PROJECT), endpoint=endpoint or emulator.endpoint, wait_s=wait_s
     )
 
 
 def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
+    """Return the step that creates VMs for the first workers of the job."""
     replica_ids = tuple(ReplicaId(TaskType.WORKER, index) for index in range(workers))
     create = Create(
         group=job.plan.group(TaskType.WORKER),
@@ -144,6 +148,7 @@ def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
 
 
 def metadata(directive: Directive = RUN) -> dict[str, str]:
+    """Return the metadata of a VM that sleeps, with this directive."""
     said = {
         "attempt": directive.attempt,
         "incarnation": directive.incarnation,
@@ -153,9 +158,11 @@ def metadata(directive: Directive = RUN) -> dict[str, str]:
 
 
 def sole(fleet: Fleet, job: Job) -> Vm:
+    """Return the one VM that the job has."""
     (vm,) = fleet.list_vms(job.job_id)
     return vm
 
 
 def gone(fleet: Fleet, vm: Vm) -> None:
+    """Delete the VM and wait until it is gone."""
     eventually(lambda: fleet.delete(vm))

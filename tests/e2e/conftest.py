@@ -283,5 +283,6 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A local stack for the whole session, with clients of its services."""
     with lab_on(stack, tmp_path_factory.mktemp("packages")) as lab:
         yield lab

@@ -40,6 +40,8 @@ MEDDLING_S: Final = (1.0, 600.0)
 
 
 class History:
+    """The jobs of a profile, from their submission until all have ended."""
+
     def __init__(self, seed: int, profile: Profile) -> None:
         """Draw the jobs of the profile, if it has any, and plan their submission."""
         self.world = World(seed, profile)

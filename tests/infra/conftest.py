@@ -153,6 +153,7 @@ def terraform(
 
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The archives of an installation, by name."""
     return stage.stage(tmp_path_factory.mktemp("stage"))
 
 

@@ -54,6 +54,8 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """The attributes and nested blocks of a resource, as the provider's schema describes them."""
+
     attributes: dict[str, Attribute]
     blocks: dict[str, Nested]
 

@@ -37,7 +37,8 @@ def test_roles_of_pubsub_and_firestore_are_known() -> None:
     } <= set(ROLES)
 
 
-def test_roles_of_functions_consoles_and_vms_are_known_to_a_gate() -> None:
+def test_roles_of_functions_consoles_and_vms_are_known_to_the_local_iam() -> None:
+    """Each API of the local stack has a table of its own: a role is in at least one."""
     members = ("function ", "console", "worker")
     own = {
         grant.role

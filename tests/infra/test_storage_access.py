@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from tests.infra import iam_table
@@ -11,13 +12,12 @@ from trainmaster_emulators.realism.storage_access import GRANTS, WORKER, Storage
 ACCOUNTS = {WORKER, "upload", "submit", "api", "console", "console_operator"}
 VIEWER = "trainmasterResourceViewer"
 FOLDER = re.compile(r"objects\}?/(\w+)/'")
+"""The folder in a condition that names one, such as `stage/objects/restore/'`."""
 
 
-def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
-    """Return account, role, bucket, kind of condition and folders of each grant of infra/ to
-    functions and VMs.
-    """
-    found = set()
+def bucket_grants() -> set[StorageGrant]:
+    """Return the grants of infra/ on buckets to functions and VMs."""
+    found = set[StorageGrant]()
     files = ("iam.tf", "console.tf")
     for entry in (
         entry for file in files for entry in iam_table.load(iam_table.INFRA / file)["resource"]
@@ -26,43 +26,34 @@ def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
             if kind.strip('"') == "google_storage_bucket_iam_member":
                 for body in resources.values():
                     found |= set(_grants_of(body))
-    return {grant for grant in found if grant[0] in ACCOUNTS}
+    return {grant for grant in found if grant.account in ACCOUNTS}
 
 
-def _grants_of(body: dict[str, Any]) -> list[tuple[str, str, str, str, tuple[str, ...]]]:
+def _grants_of(body: dict[str, Any]) -> list[StorageGrant]:
+    """Return the grants of a resource, of which there is one for each key of its `for_each`."""
     condition = str(body["condition"][0]["expression"]) if "condition" in body else ""
-    folders = FOLDER.findall(condition)
+    names = FOLDER.findall(condition)
     if "for folder in" in condition:
-        folders = re.findall(r'"(\w+)"', condition.partition("for folder in")[2].partition("]")[0])
-    kind = ("excluded" if "!resource.name" in condition else "only") if condition else ""
+        names = re.findall(r'"(\w+)"', condition.partition("for folder in")[2].partition("]")[0])
+    assert bool(condition) == bool(names), f"no folder is found in the condition {condition}"
+    folders = tuple(sorted(f"{name}/" for name in names))
+    excludes = "!resource.name" in condition
     bucket = "stage" if "bucket.stage" in str(body["bucket"]) else "this"
     return [
-        (
+        StorageGrant(
             grant.member.removeprefix("function "),
             grant.role.removesuffix(" (iam.tf)"),
             bucket,
-            kind,
-            tuple(sorted(f"{folder}/" for folder in folders)),
+            only=() if excludes else folders,
+            excluded=folders if excludes else (),
         )
         for grant in iam_table._expand(body)
     ]
 
 
-def condition_of(grant: StorageGrant) -> str:
-    if grant.only:
-        return "only"
-    return "excluded" if grant.excluded else ""
-
-
 def test_grants_of_the_local_stack_are_those_of_infra() -> None:
     local = {
-        (
-            grant.account,
-            grant.role,
-            grant.bucket,
-            condition_of(grant),
-            tuple(sorted(grant.only or grant.excluded)),
-        )
+        replace(grant, only=tuple(sorted(grant.only)), excluded=tuple(sorted(grant.excluded)))
         for grant in GRANTS
         if grant.role != VIEWER
     }

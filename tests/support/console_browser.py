@@ -222,6 +222,7 @@ def barriers(page: Page, scheme: Scheme, checks: Sequence[str] = WCAG) -> list[t
 
 
 def running_world() -> World:
+    """Return a world whose job `digits_1`, a chief and two workers, has run for ten minutes."""
     world = World()
     world.start_running()
     world.wait(600)

@@ -11,6 +11,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 def event(wall_time: float, step: int, tag: str, value: float) -> Event:
+    """Return an event with one value, as the summary writers of TensorFlow 1 and PyTorch do."""
     return Event(
         wall_time=wall_time,
         step=step,
@@ -19,6 +20,7 @@ def event(wall_time: float, step: int, tag: str, value: float) -> Event:
 
 
 def event_file(events: Iterable[Event]) -> bytes:
+    """Return the bytes of an event file: its header, and these events."""
     buffer = io.BytesIO()
     writer = RecordWriter(buffer)
     for message in (Event(file_version="brain.Event:2"), *events):

@@ -54,6 +54,7 @@ GROUP_OF_FIELD = {
 
 
 def at(seconds: float) -> datetime:
+    """Return the time so long after `START`."""
     return START + timedelta(seconds=seconds)
 
 
@@ -77,6 +78,7 @@ def a_spec(**training_input: object) -> dict[str, object]:
 
 
 def a_plan(*, workers: int = 2, **changes: object) -> Plan:
+    """Return the plan of a chief and some workers. `changes`: see `change_plan`."""
     groups = [TaskGroup(TaskType.CHIEF, 1, "n1-standard-4")]
     if workers:
         groups.append(TaskGroup(TaskType.WORKER, workers, "n1-standard-4"))
@@ -107,6 +109,7 @@ def change_plan(plan: Plan, **changes: object) -> Plan:
 
 
 def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **changes: object) -> Job:
+    """Return a job that was created at `START`. While it is queued or prepared, a round is held."""
     job = Job(
         job_id="digits_1",
         spec_json=json.dumps(a_spec()),
@@ -124,6 +127,10 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
 def a_replica(
     replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object
 ) -> Replica:
+    """Return a replica of the first attempt, which is ready since `at(10)` unless it waits.
+
+    `restarts_used`: how many restarts it has used, one each second since `START`.
+    """
     ready = None if state is ReplicaState.WAITING else at(10)
     if (used := changes.pop("restarts_used", None)) is not None:
         changes["restarts"] = tuple(at(number) for number in range(int(str(used))))
@@ -156,6 +163,7 @@ def an_incarnation(
     attempt: int = 1,
     job_id: str = "digits_1",
 ) -> IncarnationRef:
+    """Return what a message of the replica's agent is about, on the VM 1001."""
     return IncarnationRef(
         job_id,
         attempt,
@@ -167,6 +175,7 @@ def an_incarnation(
 
 
 def ready(replica_id: ReplicaId, *, incarnation: int = 1, vm_generation: int = 1) -> VmReady:
+    """Return the event that the replica's VM reported ready at `START`."""
     return VmReady(an_incarnation(replica_id, incarnation, vm_generation), START)
 
 
@@ -185,6 +194,7 @@ def exited(
     attempt: int = 1,
     seconds: float = 100,
 ) -> ReplicaExited:
+    """Return the event that the replica's program ended at `at(seconds)`."""
     return ReplicaExited(
         an_incarnation(replica_id, incarnation, vm_generation, attempt),
         at(seconds),
@@ -205,6 +215,7 @@ def lost(
     vm_generation: int = 1,
     seconds: float = 100,
 ) -> VmLost:
+    """Return the event that the replica's VM was lost at `at(seconds)`."""
     return VmLost(an_incarnation(replica_id, incarnation, vm_generation), at(seconds), cause)
 
 

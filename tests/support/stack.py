@@ -122,6 +122,7 @@ class LocalStack:
 
 @contextmanager
 def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
+    """Run a local stack. An error of the body gets the ends of the stack's logs."""
     with stacks.running_stack(state_dir, config):
         stack = LocalStack(state_dir)
         try:
@@ -190,6 +191,7 @@ def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """A local stack for the whole session."""
     # Frequent reports, so that the test of resource metrics does not use a core for long.
     with local_stack(tmp_path_factory.mktemp("stack"), StackConfig(metrics="12")) as running:
         yield running

@@ -88,6 +88,7 @@ class Study(World):
 
 
 def run_whole_study(study: Study) -> None:
+    """Run a tuning job of three trials until all have succeeded."""
     study.start_tuning()
     for number in (1, 2, 3):
         study.report_ready(number)

@@ -89,6 +89,7 @@ FIRST: Final = (1, 1)
 
 
 def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run the tasks one after another, in place of the threads of a function."""
     for task in tasks:
         task()
 

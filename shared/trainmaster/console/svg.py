@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from math import ceil
 from typing import Final
 
@@ -30,6 +31,10 @@ TICKS: Final = 4
 """Labels of a time axis after its first one, at most."""
 TICK_DISTANCE_MIN: Final = 200.0
 """Units between two labels of a time axis: twice the width of a label on a phone."""
+UNLABELLED_MAX: Final = 2 / 3 * WIDTH
+"""Width of a part of a time axis that may have no label."""
+STEPS_MAX: Final = 1_000
+"""Round lengths of which one is tried for a time axis: a job may run for weeks."""
 _LABEL_HALF: Final = TICK_DISTANCE_MIN / 4
 _ROUND_MINUTES: Final = (1, 2, 5, 10, 15, 30)
 _ROUND_HOURS: Final = (1, 2, 3, 6, 12)
@@ -182,10 +187,27 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
 def time_ticks(start: datetime, end: datetime, x_of: Callable[[datetime], float]) -> list[Tick]:
     """Return a tick with the time of the start, and others after round lengths of time since it.
 
-    `x_of`: time → position. Ticks that would be too near to the one before are left out.
+    `x_of`: time → position. Ticks that would be too near to the one before are left out. Where a
+    long stretch is drawn shorter, the lengths are those of the rest.
     """
+    length_s = (end - start).total_seconds()
+    longest_s = _step_s(length_s)
+    ticks: list[Tick] = []
+    for step_s in (longest_s, *reversed(ROUND_S)):
+        if step_s > longest_s or length_s > STEPS_MAX * step_s:
+            continue
+        ticks = _ticks_of(step_s, start, end, x_of)
+        ends = [*(tick.x for tick in ticks), x_of(end)]
+        if max(right - left for left, right in pairwise(ends)) <= UNLABELLED_MAX:
+            break
+    return ticks
+
+
+def _ticks_of(
+    step_s: float, start: datetime, end: datetime, x_of: Callable[[datetime], float]
+) -> list[Tick]:
+    """Return the ticks of `time_ticks` at multiples of this length."""
     ticks = [Tick(round(x_of(start), 1), f"{start:%H:%M:%S}", "start")]
-    step_s = _step_s((end - start).total_seconds())
     number = 1
     while (at := start + timedelta(seconds=number * step_s)) <= end:
         x = round(x_of(at), 1)

@@ -45,7 +45,6 @@ class Reason(StrEnum):
     READY = "ready"
     HOST_READY = "host_ready"
     ALL_READY = "all_ready"
-    JOB_ENDED = "job_ended"
     JOB_ID_TAKEN = "job_id_taken"
     OUTDATED = "outdated"
     NOTHING_TO_DO = "nothing_to_do"

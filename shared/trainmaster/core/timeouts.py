@@ -129,16 +129,12 @@ GROWTH_MIN: Final = timedelta(minutes=10)
 and go must not keep the job from its work.
 """
 
-SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""A further notice within this time after a request to save causes no other request, as in the
-agent.
-
-Later, the programs are asked again: the first notice may have been withdrawn.
-"""
-
 SAVE_MAX: Final = timedelta(minutes=10)
 """How long a save may take if it is not for the end of a VM. Then the round ends, so that more
 members can join, or the job is cancelled.
+
+A further notice within this time after a request to save causes no other request, as in the agent.
+Later, the programs are asked again: the first notice may have been withdrawn.
 """
 
 # Rules 8 and 10: failures soon after the start (`USEFUL_LIFE_MIN`)

@@ -182,6 +182,17 @@ ROWS: tuple[Row, ...] = (
             r"jax distributed service detected fatal errors",
         ),
     ),
+    # Peers speak no HTTP: this is a service.
+    _row(
+        _TRANSIENT,
+        "urllib3, requests",
+        "urllib3/connectionpool.py: the pool's name begins the message, or its cause",
+        (
+            r"https?connectionpool\(.*\bconnection (?:refused|reset|aborted)",
+            r"https?connectionpool\(.*\b(?:failed to establish|remote end closed|broken pipe)",
+        ),
+        types=("ConnectionError", "MaxRetryError", "NewConnectionError", "ProtocolError"),
+    ),
     _row(
         _LOST,
         "gloo",

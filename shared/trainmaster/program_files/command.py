@@ -24,8 +24,14 @@ SHELLS: Final = ("bash", "sh")
 _SHELL_OPTIONS_WITH_VALUE: Final = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 """Programs that start a script of the folder on every GPU."""
-_COMMON_PROGRAMS: Final = (*LAUNCHERS, *SHELLS, "env", "nice", "stdbuf", "time", "timeout")
+_COMMON_PROGRAMS: Final = frozenset(
+    (*LAUNCHERS, *SHELLS, "env", "nice", "nohup", "perl", "setsid", "stdbuf", "time", "timeout")
+)
+_RUN_IN_ENVIRONMENTS: Final = ("conda", "hatch", "pdm", "pipenv", "poetry", "rye", "uv")
+"""Programs whose subcommand `run` starts a command in an environment that they have installed."""
 _SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
+_PIPE_TO_TEE: Final = re.compile(r"^[^#\n]*\|&?[ \t]*(?:\\\n[ \t]*)?tee\b", re.MULTILINE)
+_KEEPS_FAILURES: Final = re.compile(r"\bpipefail\b|\bPIPESTATUS\b")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
@@ -43,8 +49,13 @@ def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     return Entry(path, f"{folder}/" if folder else "")
 
 
-def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[ProgramFinding]:
-    """Yield why the command cannot start, and parts of it that look like mistakes."""
+def check_command(
+    command: Sequence[str], files: ProgramFiles, requirements: Sequence[str] = ()
+) -> Iterator[ProgramFinding]:
+    """Yield why the command cannot start, and parts of it that look like mistakes.
+
+    `requirements`: lines of requirements.txt; their packages may have installed the program.
+    """
     program = command[0]
     if program not in files.names and len(program.split()) > 1:
         words = shlex.join(program.split())
@@ -65,6 +76,7 @@ def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[Progr
         yield from _check_script(script, files)
     elif module:
         yield from check_module(module, files.names)
+        yield from _check_src(module, files.names)
     elif "/" in program:
         yield from _check_script(program, files)
     elif program in files.names:
@@ -72,11 +84,11 @@ def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[Progr
             f"{program} is a file of the folder, and programs without a path are looked up in PATH",
             f"write ./{program}",
         )
-    elif not _PYTHON.fullmatch(program) and program not in _COMMON_PROGRAMS:
-        yield may_fail(
-            f"no file of the folder is the program {program}",
-            "the runtime or a package in requirements.txt must bring it",
-        )
+    elif not _PYTHON.fullmatch(program) and not _is_known(program, requirements):
+        yield _no_program(command)
+    if program in SHELLS:
+        yield from _check_pipes(command, script, files)
+        yield from _check_line_ends(script, files)
     operators = [word for word in command if word in _SHELL_OPERATORS]
     if operators:
         yield may_fail(
@@ -132,6 +144,60 @@ def _check_script(script: str, files: ProgramFiles) -> Iterator[ProgramFinding]:
     nearest = same_name or get_close_matches(path, alike, n=1, cutoff=_SIMILAR)
     remedy = f"did you mean {nearest[0]}?" if nearest else "the command may name the folder's files"
     yield must_fail(f"{script} is not among the files that the job gets", remedy)
+
+
+def _is_known(program: str, requirements: Sequence[str]) -> bool:
+    """Return whether the program is on each VM, or a package of its name is installed there."""
+    names = (re.match(r"[\w.-]+", line) for line in requirements)
+    packages = {name[0].lower().replace("_", "-") for name in names if name}
+    return program in _COMMON_PROGRAMS or program.lower().replace("_", "-") in packages
+
+
+def _no_program(command: Sequence[str]) -> ProgramFinding:
+    problem = f"no file of the folder is the program {command[0]}"
+    if command[0] in _RUN_IN_ENVIRONMENTS and "run" in command[1:2]:
+        return may_fail(
+            problem,
+            "give only the command that it runs, and name its packages in requirements.txt, which"
+            " the VM's Python has",
+        )
+    return may_fail(problem, "the runtime or a package in requirements.txt must bring it")
+
+
+def _check_src(module: str, names: frozenset[str]) -> Iterator[ProgramFinding]:
+    """Yield that Python does not search the folder src, which an installation would."""
+    top = module.partition(".")[0]
+    at_top = [name for name in names if name == f"{top}.py" or name.startswith(f"{top}/")]
+    if not at_top and module_file(f"src.{module}", names):
+        yield may_fail(
+            f"{module} is below src/, where Python looks for no modules",
+            f"give -- env PYTHONPATH=src python -m {module}",
+        )
+
+
+def _check_line_ends(script: str | None, files: ProgramFiles) -> Iterator[ProgramFinding]:
+    """Yield that the lines of a shell script end as on Windows."""
+    path = _normal_path(script) if script else None
+    if path in files.names and b"\r\n" in files.read(path):
+        yield may_fail(
+            f"the lines of {script} end with CR LF, and a shell takes the CR for a part of the word"
+            " before it",
+            "write it with the line ends of Unix, LF",
+        )
+
+
+def _check_pipes(
+    command: Sequence[str], script: str | None, files: ProgramFiles
+) -> Iterator[ProgramFinding]:
+    """Yield that a shell hides the exit status of what is piped to `tee`."""
+    path = _normal_path(script) if script else None
+    text = files.read(path).decode(errors="replace") if path in files.names else ""
+    words = "\n".join([*command, text])
+    if _PIPE_TO_TEE.search(words) and not _KEEPS_FAILURES.search(words):
+        yield may_fail(
+            "a pipe to tee exits 0 although the program before it fails",
+            "let bash run it, and begin with set -eo pipefail",
+        )
 
 
 def script_of(command: Sequence[str]) -> str | None:

@@ -46,7 +46,7 @@ def check_folder(
     files = _files_of(folder)
     runtime = runtime_of(spec.plan)
     requirements = read_requirements(folder)
-    findings = [*check_command(command, files)]
+    findings = [*check_command(command, files, requirements)]
     entry = entry_of(command, files)
     sources = Sources(files, runtime.python)
     findings += sources.check_syntax(entry, files.names)

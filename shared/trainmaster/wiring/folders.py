@@ -55,6 +55,17 @@ _REQUIREMENT: Final = re.compile(
 address. A line that ends with an option (`--…`), or goes on in the next one, is no match.
 """
 
+_REMEDIES: Final = {
+    r"(?:-r|--requirement)[ =]?(?P<value>\S+)": "write the lines of {value} in its place",
+    r"(?:-c|--constraint)\b": "write the versions into the lines of their packages",
+    r"(?:-e|--editable)[ =]?\.|\.{1,2}/?$": (
+        "leave it out, because Python finds the modules at the top of the folder without it"
+    ),
+    r"(?:(?:-e|--editable)[ =]?)?git\+": "write NAME @ before the address, and no option",
+    r".*\\$|.*--hash": "leave out its hashes, such as einops==0.8.1",
+}
+"""Pattern of a line that only pip reads → what to write instead; other lines are options."""
+_OTHER_REMEDY: Final = "it must be a package, such as pandas==2.3, and no option"
 _LOCAL_PATH: Final = re.compile(
     r"@\s*(?!\s)(?:file:|(?![A-Za-z][\w+.-]*://))"
     r"|^[\w.+-]+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)$",
@@ -161,7 +172,7 @@ def read_requirements(folder: Path) -> list[str]:
     for number, line in enumerate(requirements, 1):
         if line and not _REQUIREMENT.fullmatch(line):
             raise PermanentError(
-                f"{file}:{number}: {line!r} must be a package, such as pandas==2.3, and no option"
+                f"{file}:{number}: {line!r} is not read here: {_remedy_of_requirement(line)}"
             )
         if _LOCAL_PATH.search(line):
             raise PermanentError(
@@ -175,6 +186,14 @@ def read_requirements(folder: Path) -> list[str]:
                 f" {name.strip()}=={version.strip()}"
             )
     return [line for line in requirements if line]
+
+
+def _remedy_of_requirement(line: str) -> str:
+    for pattern, form in _REMEDIES.items():
+        match = re.match(pattern, line)
+        if match:
+            return form.format(**match.groupdict())
+    return _OTHER_REMEDY
 
 
 def list_folder_files(folder: Path) -> FolderFiles:

@@ -8,6 +8,7 @@ import requests
 
 
 def a_response(status: int, reason: str, body: object = None) -> requests.Response:
+    """Return an error of Compute Engine with this reason, or a response with this body."""
     response = requests.Response()
     response.status_code = status
     response.request = requests.Request("GET", "http://127.0.0.1:9").prepare()

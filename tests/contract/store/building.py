@@ -66,5 +66,6 @@ def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[Led
 
 
 def must(found: T | None) -> T:
+    """Return what was found. It must be there."""
     assert found is not None
     return found

@@ -15,6 +15,7 @@ from trainmaster_local.memory.store import MemoryStore
 
 @pytest.fixture(params=["memory", "firestore"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty store, in memory and on Firestore's emulator."""
     if request.param == "memory":
         yield MemoryStore()
         return

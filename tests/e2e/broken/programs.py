@@ -103,6 +103,14 @@ thread.join()
 time.sleep(2)
 print("done")
 """
+_LOADER_FAILS: Final = """
+import queue, threading
+batches = queue.Queue()
+def load():
+    raise ValueError("row 3 is broken")
+threading.Thread(target=load).start()
+batches.get()
+"""
 _EXIT_HANDLER_FAILS: Final = """
 import atexit, time
 def save():
@@ -417,6 +425,21 @@ MORE: Final = (
         "'/no/folder/model.bin'",
         "train.py:4",
         ends="SUCCEEDED",
+    ),
+    _program(
+        "message_of_a_rank_below_torchrun",
+        _NO_TRACEBACK,
+        "stderr ends with \"config.toml: unknown optimizer 'adamx'\"",
+        command=TORCHRUN,
+        runtime=PYTORCH,
+    ),
+    _program(
+        "hang_after_an_error_in_a_thread",
+        _LOADER_FAILS,
+        "printed nothing for",
+        "after the error ValueError: row 3 is broken",
+        "train.py:5",
+        extension={"stallTimeout": "60s"},
     ),
     _program(
         "error_before_a_pipe",

@@ -8,5 +8,6 @@ SAVE_EVERY = 20
 
 
 def wait() -> None:
+    """Wait half a second, unless the home directory has the file `finish`."""
     if not (Path.home() / "finish").exists():
         time.sleep(0.5)

@@ -1,4 +1,6 @@
-"""The commands of README and tutorial work as they are printed, in a shell with a new home."""
+"""The commands of README, of the tutorial and for a task of SkyPilot work as they are printed, in a
+shell with a new home.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,23 @@ from trainmaster_emulators.checkout import ROOT
 
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+FROM_TORCHRUN = ROOT / "docs" / "from-torchrun.md"
+TASK = """
+name: sums
+num_nodes: 2
+resources: {infra: gcp/us-central1, cpus: 4+}
+envs: {EPOCHS: "2"}
+run: |
+  torchrun --nnodes=$SKYPILOT_NUM_NODES --node_rank=$SKYPILOT_NODE_RANK train.py --epochs $EPOCHS
+"""
+"""A task of SkyPilot whose command needs a shell."""
+PROGRAM = """
+import sys
+from torch import distributed
+distributed.init_process_group("gloo")
+print(f"rank {distributed.get_rank()} of {distributed.get_world_size()}: {sys.argv[-1]} epochs")
+distributed.destroy_process_group()
+"""
 STACK = "trainmaster local up"
 DOWN = "trainmaster local down"
 FILES = {"python": "train.py", "yaml": "job.yaml"}
@@ -23,7 +42,10 @@ pytestmark = [
     pytest.mark.emulator,
     pytest.mark.timeout(2400),
     pytest.mark.heavy(
-        fact="each command of README and tutorial works as it is printed, from a new home",
+        fact=(
+            "each command of README, of the tutorial and for a task of SkyPilot works as it is"
+            " printed, from a new home"
+        ),
         quick="`unit/docs/test_tutorial.py`, `infra/test_commands.py`",
     ),
 ]
@@ -82,3 +104,21 @@ def test_commands_of_the_readme_work(shell: Shell, tmp_path: Path) -> None:
             shell.folder = checkout
         shell.run_block(block)
     assert DOWN in others[-1].text
+
+
+def test_commands_for_a_task_of_skypilot_run_it(shell: Shell, tmp_path: Path) -> None:
+    (convert,) = (block for block in blocks_of(FROM_TORCHRUN) if "convert task.yaml" in block.text)
+    up = next(block for block in blocks_of(README) if STACK in block.text)
+    commands = [command.partition("  #")[0].strip() for command in up.commands]
+    for command in commands[: commands.index('eval "$(trainmaster local env)"') + 1]:
+        shell.run(command)
+    shell.folder = tmp_path / "sums"
+    shell.folder.mkdir()
+    (shell.folder / "task.yaml").write_text(TASK, encoding="utf-8")
+    (shell.folder / "train.py").write_text(PROGRAM, encoding="utf-8")
+    output = "".join(map(shell.run, convert.commands))
+    job_id = output.partition("Job [")[2].partition("]")[0]
+    shell.run(f"trainmaster wait {job_id}")
+    log = shell.run(f"trainmaster logs {job_id} --program")
+    for rank in (0, 1):
+        assert f" rank {rank} of 2: 2 epochs\n" in log

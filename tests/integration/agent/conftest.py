@@ -15,6 +15,7 @@ from .support.vm import Vm
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
+    """The metadata server, Pub/Sub and Cloud Storage of the agent's VM."""
     cloud = Cloud()
     yield cloud
     cloud.close()

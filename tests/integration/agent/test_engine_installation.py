@@ -17,7 +17,7 @@ from trainmaster.agent.program import devices
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.engine_installation import EngineInstallation
-from trainmaster.agent.setup.setup_errors import SetupError
+from trainmaster.agent.setup.setup_errors import TRIES, SetupError
 from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
@@ -48,6 +48,7 @@ class Archive:
         self.on_install("true")
 
     def on_install(self, script: str) -> None:
+        """Choose what an installation of `docker.io` runs."""
         for name in self._commands:
             program = self.bin / name
             program.write_text(SCRIPT.format(calls=self._calls, on_install=script))
@@ -73,7 +74,8 @@ def test_engine_is_installed_before_the_image_is_pulled(
 ) -> None:
     docker.push("print('TRAINED')")
     archive = Archive(tmp_path, ("dpkg", "apt-get"))
-    docker.program.rename(packaged := tmp_path / "docker.deb")
+    packaged = tmp_path / "docker.deb"
+    docker.program.rename(packaged)
     archive.on_install(f"mv {packaged} {docker.program}")
     path = f"{docker.program.parent}{os.pathsep}{path_without_engine(archive)}"
     cloud.direct(attempt=1, incarnation=1)
@@ -119,6 +121,7 @@ class Installation:
         )
 
     def error(self) -> SetupError:
+        """Run the installation and return the error that it raises."""
         with pytest.raises(SetupError) as raised:
             self._installation.run("vm")
         return raised.value
@@ -145,7 +148,7 @@ def test_unreachable_archive_is_a_transient_failure_that_names_what_is_needed(
     assert error.failure.cause == "setup"
     assert "Failed to fetch" in str(error)
     assert "Cloud NAT" in str(error)
-    assert len(installation.pauses) == 4
+    assert len(installation.pauses) == TRIES - 1
 
 
 def test_unknown_package_is_a_permanent_failure(tmp_path: Path) -> None:
@@ -227,4 +230,4 @@ def test_unreachable_archive_of_nvidia_is_a_transient_failure_that_names_what_is
     assert error.failure.cause == "setup"
     assert "which containers need to use the GPU" in str(error)
     assert "Cloud NAT" in str(error)
-    assert len(installation.pauses) == 4
+    assert len(installation.pauses) == TRIES - 1

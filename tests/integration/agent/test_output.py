@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from trainmaster.agent.program.output import LINE_MAX, Tail, last_line, whole_lines
+from trainmaster.agent.program.output import LINE_MAX, Tail, whole_lines
 from trainmaster.agent.program.process_table import out_of_memory, read_oom_kill_counts
 
 KILLED_CHILDREN = {
@@ -110,19 +110,3 @@ def test_tail_keeps_the_end_of_any_bytes() -> None:
     for piece in (b"abc", b"def", b"\xff" * 20, b"gh"):
         tail.add(piece)
     assert tail.text() == "\ufffd\ufffdgh"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("first\nsecond\n", "second"),
-        ("error: no file\n\n  ^^^^\n====\n", "error: no file"),
-        ("10%\r20%\r30%", "30%"),
-        ("  indented  \n", "indented"),
-        ("x" * 300, "x" * 256),
-        ("---\n", ""),
-        ("", ""),
-    ],
-)
-def test_last_line_has_a_word_and_is_cut(text: str, line: str) -> None:
-    assert last_line(text, 256) == line

@@ -72,6 +72,31 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
     )
 
 
+LOADER_FAILS = """
+    import queue, threading
+    batches = queue.Queue()
+    def load():
+        raise ValueError("row 3 is broken")
+    def train():
+        batches.get()
+    threading.Thread(target=load).start()
+    train()
+"""
+
+
+def test_error_of_a_thread_whose_program_then_hangs_is_reported(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(stall_timeout_s=2)
+    vm.program(LOADER_FAILS)
+    cloud.direct(attempt=1, incarnation=1)
+    vm.boot()
+    error = cloud.wait_for_message("replica-exit").body["error"]
+    assert error["message"].splitlines() == [
+        "printed nothing for 2 s (stallTimeout)",
+        "ValueError: row 3 is broken (trainer/task.py:5 in load)",
+    ]
+    assert error["own_frame"] == "trainer/task.py:7 in train"
+
+
 @pytest.mark.parametrize(
     "work",
     [

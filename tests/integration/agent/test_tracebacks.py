@@ -27,6 +27,12 @@ NO_PACKAGE = (
     "(ModuleNotFoundError: No module named 'a')\n"
 )
 
+OWN = '  File "/home/u/run/train.py", line 3\n'
+CAPTURED = (
+    "subprocess.CalledProcessError: Command '['python', '-m', 'prepare.py']' returned non-zero exit"
+    " status 1.\n"
+)
+
 TRACEBACKS = [
     ("", None),
     ("step 1\nstep 2\n", None),
@@ -160,6 +166,17 @@ TRACEBACKS = [
         ("Aborted", "the service has ended", ""),
     ),
     ("  traceback : " + TB + MAIN + "ValueError: x\n", None),
+    (
+        "python: solver.cc:41: int solve(int): Assertion `n > 0' failed.\n",
+        ("Aborted", "python: solver.cc:41: int solve(int): Assertion `n > 0' failed", ""),
+    ),
+    ("free(): invalid pointer\n", ("Aborted", "free(): invalid pointer", "")),
+    (
+        TB + OWN + CAPTURED,
+        ("subprocess.CalledProcessError", CAPTURED.partition(": ")[2].strip(), "run/train.py:3"),
+    ),
+    (TB + OWN + CAPTURED.replace("'prepare.py'", "'torch.distributed.run', 'prepare.py'"), None),
+    (TB + OWN.replace("run/train.py", "bin/accelerate") + CAPTURED, None),
 ]
 
 
@@ -219,6 +236,7 @@ def test_own_frame_is_the_innermost_frame_of_the_program_itself() -> None:
         ("/venv/lib/python3.11/site-packages/keras/x.py", "", False),
         ("/usr/lib/python3/dist-packages/numpy/core.py", "trainer", False),
         ("/usr/lib/python3.11/threading.py", "trainer", False),
+        ("pandas/_libs/parsers.pyx", "", False),
         ("<frozen importlib._bootstrap>", "trainer", False),
         # Another name in each process.
         (

@@ -71,6 +71,7 @@ STATUSES_BY_CODE = {
 def an_app(
     world: World, access: MemoryAccess, patch: pytest.MonkeyPatch, requests: Bucket | None = None
 ) -> Flask:
+    """Return the function `api` over the world. `requests`: what limits its requests."""
     ids = count()
     service = Service(
         PROJECT, world.deps, access, lambda: f"request-{next(ids)}", ACCOUNT, requests=requests
@@ -84,6 +85,8 @@ def an_app(
 
 @dataclass
 class Api:
+    """A client of the function `api`, which checks each response against Google's schema."""
+
     world: World
     access: MemoryAccess
     http: FlaskClient

@@ -14,16 +14,19 @@ from trainmaster_local.memory.access import MemoryAccess
 
 @pytest.fixture
 def world() -> World:
+    """A control plane without a job."""
     return World()
 
 
 @pytest.fixture
 def access() -> MemoryAccess:
+    """The permissions that each of `TOKENS` has."""
     return MemoryAccess(TOKENS)
 
 
 @pytest.fixture
 def api(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """A client of the function `api`. Exceptions become responses, as in production."""
     app = an_app(world, access, monkeypatch)
     app.config["PROPAGATE_EXCEPTIONS"] = False
     return Api(world, access, app.test_client())
@@ -31,6 +34,7 @@ def api(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def app(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> Flask:
+    """The function `api` over the world."""
     return an_app(world, access, monkeypatch)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.api.client import OWNER, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
@@ -67,7 +68,7 @@ def requests() -> list[str]:
 
 @pytest.fixture(scope="module")
 def results(requests: list[str]) -> dict[str, Any]:
-    """Run the program and return its results.
+    """Run `programs/vertex_sdk.py` and return the results of its stories.
 
     Each request for a job advances the job by one step.
     """
@@ -92,18 +93,17 @@ def results(requests: list[str]) -> dict[str, Any]:
 def test_sdk_submits_job_with_enum_numbers(results: dict[str, Any]) -> None:
     result = results["submitted"]
     assert result["number"].isdecimal()
-    assert (result["state"], result["labels"], result["counts"]) == (
-        "JOB_STATE_QUEUED",
-        {"team": "a"},
-        [1, 3],
-    )
-    assert (result["accelerator"], result["scheduling"]) == ("NVIDIA_TESLA_T4", [3600, True])
+    assert (result["state"], result["labels"]) == ("JOB_STATE_QUEUED", {"team": "a"})
+    assert result["replicas_of_pools"] == [1, 3]
+    assert result["accelerator"] == "NVIDIA_TESLA_T4"
+    assert (result["timeout_s"], result["restart_job_on_worker_restart"]) == (3600, True)
     assert result["created"] == "2026-11-21T03:00:00+00:00"
 
 
 def test_sdk_cancels_and_deletes_job(results: dict[str, Any]) -> None:
     result = results["submitted"]
-    assert result["cancelled"] == ["JOB_STATE_CANCELLED", 1]
+    assert result["state_in_the_end"] == "JOB_STATE_CANCELLED"
+    assert result["error_code"] == code_pb2.CANCELLED
     kind, message = result["deleted"]
     assert kind == "NotFound"
     assert f"customJobs/{result['number']} was not found" in message
@@ -112,7 +112,11 @@ def test_sdk_cancels_and_deletes_job(results: dict[str, Any]) -> None:
 def test_sdk_run_waits_for_the_end_and_raises_the_error_of_a_failed_job(
     results: dict[str, Any],
 ) -> None:
-    assert results["run"]["good"] == ["JOB_STATE_SUCCEEDED", True, True]
+    assert results["run"]["good"] == {
+        "state": "JOB_STATE_SUCCEEDED",
+        "has_started": True,
+        "has_ended": True,
+    }
     assert "code: 3" in results["run"]["bad"]
     assert "The replica chief 0 exited with a non-zero status of 2." in results["run"]["bad"]
     assert "no such file" in results["run"]["bad"]
@@ -127,12 +131,14 @@ def test_sdk_lists_jobs_with_filter_and_order(results: dict[str, Any]) -> None:
 
 def test_sdk_describes_cancels_and_deletes_tuning_job(results: dict[str, Any]) -> None:
     result = results["tuned"]
-    assert (result["counts"], result["study"]) == (
-        [4, 2],
-        ["RANDOM_SEARCH", "MAXIMIZE", "UNIT_LOG_SCALE"],
+    assert (result["max_trials"], result["parallel_trials"]) == (4, 2)
+    assert (result["algorithm"], result["goal"], result["scale"]) == (
+        "RANDOM_SEARCH",
+        "MAXIMIZE",
+        "UNIT_LOG_SCALE",
     )
     assert (result["listed"], result["not_a_custom_job"]) == (["tuned"], [])
-    assert result["cancelled"] == "JOB_STATE_CANCELLED"
+    assert result["state_in_the_end"] == "JOB_STATE_CANCELLED"
     assert result["deleted"][0] == "NotFound"
 
 

@@ -12,5 +12,6 @@ from tests.support.console_browser import chromium_browser
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of this folder."""
     with chromium_browser() as running:
         yield running

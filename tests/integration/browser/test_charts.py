@@ -18,6 +18,7 @@ from tests.support.console_browser import (
 )
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
+from trainmaster.console.chart_axis import RIGHT, WIDTH
 from trainmaster.ports.metrics import Metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -126,7 +127,8 @@ def test_cursor_on_curves_over_steps_shows_a_step_and_the_values_of_all_jobs(
         assert shown(page) == ["3", "-"]
         assert page.locator("g.cursor text").text_content() == "step 1,500"
         page.keyboard.press("End")
-        assert float(page.locator("g.cursor line").get_attribute("x1") or 0) == 988
+        at_the_right_end = WIDTH - RIGHT
+        assert float(page.locator("g.cursor line").get_attribute("x1") or 0) == at_the_right_end
         assert barriers(page, "light") == []
 
 

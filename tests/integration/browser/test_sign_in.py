@@ -15,6 +15,8 @@ from trainmaster.console.job_counter import JobCounter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+SEVERAL_POLLS_MS = 1_500
+"""With `has_prompt_polls`, a page polls after 300 ms."""
 CALLS_MAX = 2
 """Requests of a poll: the job, and its new entries. tests/unit/console/test_timeline.py counts the
 documents.
@@ -92,14 +94,15 @@ def test_idle_page_of_a_job_reads_twice_per_poll_and_a_hidden_page_never(browser
         assert set(polls[2:]) == {304}, (
             "after the page itself and the first poll, which has no tag yet"
         )
-        assert counts.calls.total() <= CALLS_MAX * (len(polls) + 1)
+        under_way = 1
+        assert counts.calls.total() <= CALLS_MAX * (len(polls) + under_way)
         page.evaluate(
             """() => { Object.defineProperty(document, 'visibilityState', {value: 'hidden'});
             document.dispatchEvent(new Event('visibilitychange')); }"""
         )
-        page.wait_for_timeout(600)
+        page.wait_for_timeout(600)  # a poll that was under way
         before = counts.reads
-        page.wait_for_timeout(1_500)
+        page.wait_for_timeout(SEVERAL_POLLS_MS)
         assert counts.reads == before
 
 
@@ -109,6 +112,6 @@ def test_page_of_an_ended_job_has_no_timer(browser: Browser) -> None:
         counted(site, counts)
         page.goto("/jobs/digits_1")
         before = counts.reads
-        page.wait_for_timeout(1_500)
+        page.wait_for_timeout(SEVERAL_POLLS_MS)
         assert counts.reads == before
         assert page.locator("#live").inner_text() == ""

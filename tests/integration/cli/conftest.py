@@ -67,6 +67,7 @@ class Installation:
 
 @pytest.fixture
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    """An installation in memory that handles submitted jobs, for commands in this process."""
     cloud = Cloud(tmp_path, clock_ns=lambda: int(datetime.now(UTC).timestamp() * 1e9))
     result = Installation(MemoryStore(), MemoryBus(), MemoryObjects(), cloud)
     with cloud.serving() as address:

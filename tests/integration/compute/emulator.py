@@ -125,6 +125,7 @@ class Emulator:
 
 
 def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
+    """Return the request for a VM with this startup script. `changes`: its other fields."""
     metadata = {"startup-script": script, **changes.pop("metadata", {})}
     properties: dict[str, Any] = {
         "name": name,

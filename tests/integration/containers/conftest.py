@@ -32,6 +32,7 @@ exec {docker} "$@"
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
+    """A container engine. Its tests are skipped where a program that it needs is missing."""
     if reason := missing({**ENGINE, **BUILDERS}):
         pytest.skip(reason)
     with running_engine() as engine:

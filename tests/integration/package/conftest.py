@@ -56,15 +56,18 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the distribution `trainmaster`."""
     return build_wheel(PROJECT, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def local_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the distribution `trainmaster-local`."""
     return build_wheel(LOCAL, tmp_path_factory)
 
 
 def build_wheel(distribution: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of a distribution and return its path."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [
         sys.executable,

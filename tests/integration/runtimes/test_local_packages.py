@@ -46,7 +46,7 @@ CALLS = {
     **COMPANIONS,
     "xgboost": "xgboost.train({}, xgboost.DMatrix([[1.0]], [1.0]), 1)",
 }
-"""A call of native code of a module."""
+"""Module → a call of its native code."""
 PROGRAM = """
 import importlib.util, json, sys
 from importlib import metadata
@@ -92,7 +92,9 @@ def declared(name: str) -> dict[str, tuple[str, str]]:
 
 
 def failures(name: str, packages: dict[str, tuple[str, str]], folder: Path) -> object:
-    image = IMAGES / ("scikit-learn" if name == "xgboost" else name)
+    """Run the calls on a VM of the local runtime; return the modules and requirements that fail."""
+    shared_image = {"xgboost": "scikit-learn"}
+    image = IMAGES / shared_image.get(name, name)
     assert (image / STAMP).is_file(), "run `make images` first"
     sources = str(Path(runtime_packages.__file__).parents[3])
     imported = subprocess.run(

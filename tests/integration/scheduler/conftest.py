@@ -104,6 +104,7 @@ class Emulator:
 
 @pytest.fixture
 def target() -> Iterator[Target]:
+    """The server that jobs of the scheduler call."""
     target = Target()
     target.gate.set()
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), target.handler())) as address:
@@ -113,6 +114,7 @@ def target() -> Iterator[Target]:
 
 @pytest.fixture
 def emulator(tmp_path: Path, target: Target) -> Iterator[Emulator]:
+    """The emulator of Cloud Scheduler, over HTTP."""
     emulator = Emulator(tmp_path, target)
     emulator.open()
     with serving(listen("127.0.0.1", 0, emulator.server)) as emulator.address:

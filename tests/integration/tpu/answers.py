@@ -49,6 +49,7 @@ ByCall = Mapping[str, Answer | list[Answer]]
 
 
 def an_error(code: int, status: str) -> Answer:
+    """Return an HTTP error with this code and Google's name of the status."""
     return {"error": {"code": code, "status": status, "message": "no"}, "status": code}
 
 

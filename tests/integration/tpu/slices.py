@@ -162,6 +162,7 @@ class Slices:
 
 
 def parent(zone: str = ZONE) -> str:
+    """Return the name of the location, which the names of its resources begin with."""
     return f"projects/{PROJECT}/locations/{zone}"
 
 
@@ -183,6 +184,7 @@ def a_queued_job(price: PriceClass | None = None, **plan: Any) -> Job:
 
 
 def a_create(job: Job, **changes: Any) -> Create:
+    """Return the step that creates the slices of the job's first role."""
     group = job.plan.groups[0]
     replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
@@ -200,6 +202,7 @@ def a_create(job: Job, **changes: Any) -> Create:
 
 
 def a_metadata(script: str = "sleep 600", directive: Directive = RUN) -> dict[str, str]:
+    """Return the metadata of a node that runs this script, with this directive."""
     body = {
         "attempt": directive.attempt,
         "incarnation": directive.incarnation,

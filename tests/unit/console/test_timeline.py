@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -263,3 +263,14 @@ def test_labels_of_a_time_axis_are_round(seconds: int, labels: list[str]) -> Non
     end = at(seconds)
     ticks = time_ticks(at(0), end, lambda moment: 1000 * (moment - at(0)) / (end - at(0)))
     assert [tick.label for tick in ticks] == ["03:00:00", *labels]
+
+
+def test_axis_whose_beginning_is_drawn_shorter_has_labels_in_the_rest() -> None:
+    """Ten minutes without a change take a tenth of the width, and three with restarts the rest."""
+
+    def position(moment: datetime) -> float:
+        seconds = (moment - at(0)).total_seconds()
+        return seconds / 6 if seconds < 600 else 100 + 5 * (seconds - 600)
+
+    labels = [tick.label for tick in time_ticks(at(0), at(780), position)]
+    assert labels == ["03:00:00", "+11 min", "+12 min", "+13 min"]

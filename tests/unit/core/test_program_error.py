@@ -15,7 +15,15 @@ from trainmaster.core.events import ProgramError
         ("invalid literal:\n", "invalid literal"),
         (
             "1 validation error for Settings\nlr\n  field required",
-            "1 validation error for Settings",
+            "1 validation error for Settings: lr: field required",
+        ),
+        (
+            "2 validation errors for Config\nfit.lr\n  Not a number [type=x, input_value='fast']\n",
+            "2 validation errors for Config: fit.lr: Not a number",
+        ),
+        (
+            "fake tensor call\n  Explanation: it ran f(*(Fake(...),)): got OSError('a')\n  Hint",
+            "fake tensor call: OSError('a')",
         ),
         (
             "in user code:\n\n    File 'a.py', line 2, in build\n    ValueError: no shape\n",

@@ -44,7 +44,6 @@ SECONDS = {
     "COST_RESERVE_S": 150,
     "COST_SAVE_S": 120,
     "UNPAID_S": 60,
-    "SAVE_AGAIN_MIN": 600,
     "SAVE_MAX": 600,
 }
 NUMBERS: dict[str, object] = {

@@ -34,11 +34,13 @@ def emulated_skus() -> tuple[Sku, ...]:
 
 
 def price_file() -> PriceFile:
+    """Return the price file that the emulated catalogue leads to."""
     return make_price_file(emulated_skus(), FETCHED_AT)
 
 
 @cache
 def price_list() -> PriceList:
+    """Return the prices of the emulated catalogue, which were fetched at `FETCHED_AT`."""
     return read_price_list(write_price_list(price_file()))
 
 

@@ -18,6 +18,7 @@ from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 
 @pytest.fixture(scope="module")
 def issuer() -> TokenIssuer:
+    """The issuer of the tokens by which agents prove which VM they run on."""
     return TokenIssuer()
 
 
@@ -42,6 +43,7 @@ def keys(issuer: TokenIssuer) -> Iterator[str]:
 
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch, issuer: TokenIssuer, keys: str) -> Iterator[Sender]:
+    """Sends events of worker 0 of a submitted job to the functions, which authenticate them."""
     world = World()
     monkeypatch.setattr(core_services, "deps", lambda: world.deps)
     monkeypatch.setattr(core_services, "bus", lambda: world.bus)

@@ -163,16 +163,20 @@ def test_refused_submission_is_recorded_and_acknowledged_but_no_dead_letter(
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{",
-        b"[]",
-        b'{"message": 3}',
-        b'{"message": {"data": "%%%"}}',
-        b"[" * 100_000,
-        b'{"message": {"publishTime": "0001-01-01T00:00:00+23:00"}}',
-        b'{"message": {"data": "' + b"A" * 14_000_000 + b'"}}',
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"[]", id="no object"),
+        pytest.param(b'{"message": 3}', id="message is a number"),
+        pytest.param(b'{"message": {"data": "%%%"}}', id="data is not base64"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(
+            b'{"message": {"publishTime": "0001-01-01T00:00:00+23:00"}}',
+            id="publish time before the year 1 in UTC",
+        ),
+        pytest.param(
+            b'{"message": {"data": "' + b"A" * 14_000_000 + b'"}}', id="larger than is read"
+        ),
     ],
-    ids=range(8),
 )
 def test_malformed_push_request_is_dead_lettered_and_not_echoed(
     world: World, client: Callable[[str], FlaskClient], body: bytes

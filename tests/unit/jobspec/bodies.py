@@ -19,8 +19,10 @@ def job(**training: object) -> dict[str, object]:
 
 
 def custom(**training: object) -> dict[str, object]:
+    """Return a valid job on the tier CUSTOM with these fields of the training input changed."""
     return {"jobId": "digits_1", "trainingInput": {**CUSTOM, **training}}
 
 
 def gpus(gpu_type: str, count: object) -> dict[str, object]:
+    """Return the field of a role that attaches so many GPUs to each machine."""
     return {"acceleratorConfig": {"type": gpu_type, "count": count}}

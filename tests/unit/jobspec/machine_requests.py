@@ -48,6 +48,7 @@ TPU_REGIONS = {"v4": "us-central2", "v5e": "us-west4", "v5p": "us-east5", "v6e":
 
 
 def machine_requests() -> dict[str, dict[str, object]]:
+    """Return a job document for each tier, machine type, GPU and TPU, by its name."""
     return dict([*_tiers(), *_machine_types(), *_gpus(), *_cloud_tpus(), *_tpu_machine_types()])
 
 

@@ -14,8 +14,10 @@ import pytest
 
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
 from trainmaster.agent.program import container_program, environment
+from trainmaster.core.model.machine_set import KEEP_S_MAX
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields import environment_variables
+from trainmaster.jobspec.formats.extension import STALL_S_MIN
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.jobspec.reading.parse_document import parse_document
 
@@ -158,6 +160,15 @@ def test_wrong_document_is_refused_at_its_fields(name: str) -> None:
             job(scheduling={"maxRunningTime": 7200}),
             f"{T}.scheduling.maxRunningTime",
             'maxRunningTime: "7200s"',
+        ),
+        *(
+            ({**job(), "trainmaster": {name: written}}, f"trainmaster.{name}", f'{name}: "{meant}"')
+            for name, written, meant in (
+                ("keepMachines", "15m", "900s"),
+                ("keepMachines", "30d", f"{KEEP_S_MAX}s"),
+                ("stallTimeout", "5", f"{STALL_S_MIN}s"),
+                ("stallTimeout", 5, f"{STALL_S_MIN}s"),
+            )
         ),
         *(
             (

@@ -95,13 +95,103 @@ def test_command_in_one_pair_of_quotes_is_refused_with_its_words(tmp_path: Path)
     ("command", "words"),
     [
         ("nosuchprog", "no file of the folder is the program nosuchprog"),
+        ("uv run train.py", "no file of the folder is the program uv"),
+        ("python -m proj.task", "proj.task is below src/"),
+        ("bash windows.sh", "the lines of windows.sh end with CR LF"),
         ("python train.py && echo done", "without a shell, and '&&' is an argument"),
     ],
 )
 def test_command_that_may_run_is_a_warning(command: str, words: str, tmp_path: Path) -> None:
-    (found,) = check(tmp_path, FILES, *command.split())
+    files = {"src/proj/task.py": "", "windows.sh": "set -e\r\npython train.py\r\n"}
+    (found,) = check(tmp_path, {**FILES, **files}, *command.split())
     assert words in found.problem
     assert not found.must_fail
+
+
+@pytest.mark.parametrize(
+    ("command", "requirements"),
+    [
+        ("nohup python train.py", ""),
+        ("papermill eda.ipynb out.ipynb", "papermill>=2\n"),
+        ("pytest tests", "Pytest==9.*\n"),
+        ("uv run train.py", "uv\n"),
+        ("env PYTHONPATH=src python -m proj.task", ""),
+        ("python -m src.helper", ""),
+    ],
+)
+def test_program_that_the_vm_has_gives_no_warning(
+    command: str, requirements: str, tmp_path: Path
+) -> None:
+    files = {**FILES, "src/proj/task.py": "", "requirements.txt": requirements}
+    assert check(tmp_path, files, *command.split()) == []
+
+
+def test_runner_of_an_environment_names_what_takes_its_place(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, FILES, "poetry", "run", "python", "train.py")
+    assert "give only the command that it runs" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("-r requirements/base.txt", "write the lines of requirements/base.txt in its place"),
+        ("--constraint=c.txt", "write the versions into the lines"),
+        ("-e .", "leave it out"),
+        (".", "leave it out"),
+        ("git+https://github.com/a/b.git@main", "write NAME @ before the address"),
+        ("-e git+https://github.com/a/b.git#egg=b", "write NAME @ before the address"),
+        ("einops==0.8.1 \\", "leave out its hashes"),
+        ("einops==0.8.1 --hash=sha256:00", "leave out its hashes"),
+        ("--extra-index-url https://x", "it must be a package, such as pandas==2.3"),
+    ],
+)
+def test_line_that_only_pip_reads_is_refused_with_what_to_write(
+    line: str, remedy: str, tmp_path: Path
+) -> None:
+    files = {**FILES, "requirements.txt": f"numpy\n{line}\n"}
+    with pytest.raises(PermanentError) as refused:
+        check(tmp_path, files, "python", "train.py")
+    assert "requirements.txt:2: " in str(refused.value)
+    assert remedy in str(refused.value)
+
+
+TEE = "python train.py 2>&1 | tee log.txt"
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (("bash", "-c", TEE), ""),
+        (("sh", "-c", "python train.py | tee log"), ""),
+        (("bash", "run.sh"), f"set -e\n{TEE}\n"),
+        (("bash", "run.sh"), "python train.py |& tee log\n"),
+        (("bash", "run.sh"), "python train.py | \\\n  tee log\n"),
+    ],
+)
+def test_pipe_that_hides_a_failure_is_a_warning(
+    command: tuple[str, ...], script: str, tmp_path: Path
+) -> None:
+    (found,) = check(tmp_path, {**FILES, "run.sh": script}, *command)
+    assert not found.must_fail
+    assert "pipe to tee" in found.problem
+    assert "set -eo pipefail" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (("bash", "-o", "pipefail", "-c", TEE), ""),
+        (("bash", "-eo", "pipefail", "run.sh"), TEE),
+        (("bash", "run.sh"), f"set -euo pipefail\n{TEE}\n"),
+        (("bash", "run.sh"), f"{TEE}\nexit ${{PIPESTATUS[0]}}\n"),
+        (("bash", "run.sh"), "# python train.py | tee log\npython train.py\n"),
+        (("bash", "run.sh"), "python train.py > log || teeth\n"),
+    ],
+)
+def test_script_that_keeps_a_failure_has_no_warning(
+    command: tuple[str, ...], script: str, tmp_path: Path
+) -> None:
+    assert check(tmp_path, {**FILES, "run.sh": script}, *command) == []
 
 
 BROKEN = "def f(:\n    pass\n"

@@ -26,9 +26,9 @@ docs/decisions/0142-hung-programs.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainmaster.agent.channel.datagrams import Datagram
 from trainmaster.agent.channel.peer_channel import PeerChannel
@@ -62,6 +62,10 @@ MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
 notices the end of another, which would change its stacks.
 """
+
+
+PRINTED_CHARS = 240
+"""Of the message of an error that the program had printed."""
 
 
 class Surroundings(NamedTuple):
@@ -175,12 +179,16 @@ class StallWatch:
         return Quiet(quiet_s, max(limit_s - quiet_s, 0.0))
 
     def explain(self, program_exit: ProgramExit) -> ProgramExit:
-        """Return the exit of the program that had stalled, with where it hung."""
+        """Return the exit of the program that had stalled, with where it hung.
+
+        The second line of the message is the error that it had printed last, if it was one.
+        """
         stacks = self._program.stacks() if self._program is not None else ""
+        printed = self._program.error_before_stacks() if self._program is not None else None
         frame, own_frame = innermost_frames(stacks, self._package)
         error = {
             "type": self._reason.kind,
-            "message": self._reason.message,
+            "message": self._reason.message + (f"\n{_in_one_line(printed)}" if printed else ""),
             "frame": frame,
             "own_frame": own_frame,
         }
@@ -284,6 +292,12 @@ class StallWatch:
                 self._launcher.end_stalled, key, self._program, self._grace_s, in_s
             )
             self._inbox.start_thread(end)
+
+
+def _in_one_line(error: Mapping[str, Any]) -> str:
+    """Return type, first line of the message, and place of an error."""
+    first = str(error["message"]).partition("\n")[0][:PRINTED_CHARS]
+    return f"{error['type']}: {first} ({error['own_frame']})"
 
 
 def _describe(stillness: Stillness) -> str:

@@ -90,8 +90,8 @@ class ProgramExit:
     know.
     """
     stderr_line: str = ""
-    """The last line with a word on its standard error, if it failed; of a container, of the
-    engine's command.
+    """The last words on its standard error (`program_errors.last_words`), if it failed; of a
+    container, of the engine's command.
     """
     progress: LastProgress | None = None
     """Set for the primary, if its program reported or printed how far it was."""

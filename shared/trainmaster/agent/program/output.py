@@ -40,16 +40,6 @@ class Tail:
         return "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
 
 
-def last_line(text: str, chars: int) -> str:
-    """Return the last line that has a letter or a digit, cut to `chars` characters; empty if there
-    is none. Of a line that was drawn over itself, return what it showed last.
-    """
-    for line in reversed(re.split(r"[\r\n]", text)):
-        if any(map(str.isalnum, line)):
-            return line.strip()[:chars]
-    return ""
-
-
 def whole_lines(
     read: Callable[[float | None], bytes | None], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from trainmaster.agent.model.results import STDERR_LINE_CHARS, TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.family import survivors
-from trainmaster.agent.program.output import Tail, last_line, whole_lines
+from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
@@ -47,6 +47,7 @@ from trainmaster.agent.program.tracebacks import (
 )
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
+from trainmaster.program_errors.last_words import last_words
 
 TRACEBACK_BYTES = 64 * 1024
 """Bytes of the end of each stream that are kept, to find the traceback in them: TensorFlow's
@@ -143,6 +144,13 @@ class Program:
             if stacks:
                 return stacks
         return ""
+
+    def error_before_stacks(self) -> dict[str, Any] | None:
+        """Return the error of the program's own code that it printed last before it was ended."""
+        texts = [tail.text() for _, tail in self._streams]
+        before = [text[: len(text) - len(find_stacks(text))] for text in texts]
+        errors = (find_unreported_error(text, self._package) for text in before)
+        return next(filter(None, errors), None)
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""
@@ -264,7 +272,7 @@ class Program:
             error=error,
             tail=without_modules(self._tail.text())[-TAIL_CHARS:],
             ran_s=ran_s,
-            stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
+            stderr_line=last_words(stderr.text())[:STDERR_LINE_CHARS] if returncode else "",
         )
 
     def _survivors(self) -> list[int]:

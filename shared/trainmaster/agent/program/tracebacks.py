@@ -71,9 +71,11 @@ _NOISE = re.compile(
 )
 """The beginning of lines that end the message before them."""
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
-# Paths of Python's own files and of installed packages, and the name of such a package
+# Paths of Python's own files, of installed packages, and of sources of Cython, which name no folder
+# of packages; and the name of an installed package
 _LIBRARIES = re.compile(
-    r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
+    r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/"
+    r"|\.p(?:yx|xi|xd)$)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
 _LAUNCHER_TYPES = frozenset(gather(lambda launcher: launcher.error_types))
@@ -94,6 +96,16 @@ _WORKER_FAILED = re.compile(
 """The beginning of messages of CalledProcessError and RuntimeError that only say that a worker
 failed.
 """
+_LAUNCHES = re.compile(
+    "|".join(
+        rf"\b{re.escape(word)}"
+        for word in [
+            *gather(lambda launcher: launcher.commands),
+            *gather(lambda launcher: launcher.modules),
+        ]
+    )
+)
+"""A launcher in the words of a command."""
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 """The report of torchrun: the rank that failed first."""
 _BEFORE_SIGNAL = [
@@ -106,9 +118,14 @@ _CHILD_SIGNAL = re.compile(rf"(?:{'|'.join(_BEFORE_SIGNAL)})SIG(?!TERM|INT)\w+.*
 _DEATHS = [re.compile(death) for death in gather(lambda launcher: launcher.deaths)]
 LAUNCHED = "ChildFailedError"
 """Type of the error that stands for a worker's death, as torchrun calls it."""
-_ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
-"""What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
-exception.
+_ABORT = re.compile(
+    r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (?P<log>.+)|^  what\(\):\s+(?P<exception>.+)"
+    r"|^(?P<check>.{0,500}\bAssertion `.+' failed)\.?$"
+    r"|^(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): .+|double free or corruption.*"
+    r"|corrupted (?:size|double).+|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*.*)$"
+)
+"""What a runtime prints before it aborts itself: a fatal log line of absl, C++'s uncaught
+exception, or what glibc says about an `assert` or a damaged heap.
 """
 # What Python prints between two chained exceptions
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
@@ -145,6 +162,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     awaiting_cause: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
     reported: dict[str, Any] | None = None  # the error that the report of a launcher has
+    command: dict[str, Any] | None = None  # the error about a command that the program ran
     for start in reader.latest_starts:
         prefix = reader.prefixes[start]
         error = reader.read(start, end)
@@ -161,6 +179,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             root_cause = _ROOT_CAUSE.search(text)
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             reported = reported or _read_report(text, package)
+            command = command or (error if _is_of_own_command(error) else None)
             end = start
             continue
         is_cause_of_next = prefix in awaiting_cause
@@ -173,7 +192,16 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         else:
             causes = reader.read_causes(start)
             candidates.append(_Candidate(prefix, {**error, "causes": causes} if causes else error))
-    return _choose_error(candidates, root_prefix) or reported or _find_bare_error(lines[:end])
+    chosen = _choose_error(candidates, root_prefix) or reported
+    return chosen or _find_bare_error(lines[:end]) or command
+
+
+def _is_of_own_command(error: dict[str, Any]) -> bool:
+    """Return whether the program's own code has run a command that failed, and that is no launcher:
+    its output may have been captured.
+    """
+    is_called_by_program = ".py:" in error["own_frame"]
+    return is_called_by_program and not _LAUNCHES.search(error["message"])
 
 
 def find_unreported_error(output: str, package: str = "") -> dict[str, Any] | None:
@@ -459,7 +487,7 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
     for line in reversed(lines[-TRAILING_LINES_MAX:]):
         abort = _ABORT.search(line)
         if abort:
-            message = abort[1] or abort[2]
+            message = next(filter(None, abort.groups()))
             return {"type": "Aborted", "message": message[:MESSAGE_CHARS], "frame": ""}
     return None
 

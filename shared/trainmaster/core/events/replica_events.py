@@ -22,10 +22,18 @@ _INTRODUCTION: Final = re.compile(r":$|^Exception encountered when calling ")
 """A first line that says where something is wrong, not what."""
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning)\b: ")
 """The line of an error within the message of another one."""
-_YAML_ERROR: Final = re.compile(
-    r"while [^\n]+\n(?:  in [^\n]+\n)?(?P<problem>\S[^\n]*)\n  (?P<place>in [^\n]+, line \d+[^\n]*)"
-)
-"""A message of PyYAML: what it read, perhaps where that began, what is wrong, and where."""
+_LONG_MESSAGES: Final = {
+    # PyYAML: what it read, perhaps where that began, what is wrong, and where.
+    r"while [^\n]+\n(?:  in [^\n]+\n)?"
+    r"(?P<problem>\S[^\n]*)\n  (?P<place>in [^\n]+, line \d+[^\n]*)": "{problem} {place}",
+    # pydantic: how many fields are wrong; for each one its name, and indented what is wrong.
+    r"(?P<begin>\d+ validation errors? for [^\n]+)\n(?P<field>\S[^\n]*)\n +(?P<problem>[^\n]+?)"
+    r"(?: \[type=| \(type=|\n|$)": "{begin}: {field}: {problem}",
+    # torch.compile: the error with which it failed is at the end of an explanation.
+    r"(?P<begin>[^\n]+)\n+ *Explanation: [^\n]*?"
+    r"\bgot (?P<problem>\w+\([^\n]+\))": "{begin}: {problem}",
+}
+"""Message of a library → its headline, with the named groups of the pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +126,12 @@ class ProgramError:
 
         A first line that ends with a colon only introduces what is wrong, as TensorFlow's `in user
         code:` does, and so does that of Keras about a layer. The line that names an error follows
-        it then, or else the next line. PyYAML says first what it read.
+        it then, or else the next line. Other libraries have forms of their own.
         """
-        yaml = _YAML_ERROR.match(self.message)
-        if yaml:
-            return f"{yaml['problem']} {yaml['place']}"
+        for pattern, form in _LONG_MESSAGES.items():
+            match = re.match(pattern, self.message)
+            if match:
+                return form.format(**match.groupdict())
         first, *others = [line.strip() for line in self.message.splitlines() if line.strip()] or [
             ""
         ]
@@ -158,8 +167,8 @@ class ReplicaExited(_ReplicaEvent):
     ran_s: float | None = None
     """How long the program ran, in seconds; None if the agent does not know it."""
     stderr_line: str = ""
-    """Last line with a word that the program printed on its standard error; empty: it printed
-    none, or the agent is of a release that does not report it.
+    """Last words of the program on its standard error (`program_errors.last_words`); empty: it
+    printed none, or the agent is of a release that does not report them.
     """
     progress: LastProgress | None = None
     """How far the program was, for the primary; None: the program did not report it, or the agent

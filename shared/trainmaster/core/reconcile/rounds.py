@@ -35,7 +35,7 @@ from trainmaster.core.reconcile.steps import (
     ReportSaveOver,
     Step,
 )
-from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, SAVE_AGAIN_MIN
+from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, SAVE_MAX
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -70,7 +70,7 @@ def growth(
         return ()
     if saving is not None and saving.why is SaveCause.GROWTH and _has_awaited(joining, saving):
         return (ReportSaveOver(saving.number),) if now >= saving.until else ()
-    if saving is not None and now - saving.at < SAVE_AGAIN_MIN:
+    if saving is not None and now - saving.at < SAVE_MAX:
         return ()
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
         return ()

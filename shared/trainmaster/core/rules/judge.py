@@ -166,7 +166,7 @@ def _without_subject(state: State, event: Event) -> Decision | None:
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return provisional("The event is about an incarnation or VM that was never ordered.")
     if state.job.state.is_terminal:
-        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+        return stale(Reason.NOTHING_TO_DO, f"The job has already ended: {state.job.state}.")
     return None
 
 

@@ -64,6 +64,12 @@ def ranks_of(program: Program, group: TaskGroup) -> int | None:
     return int(value) if value is not None and value.isdecimal() else None
 
 
+def is_launched(program: Program) -> bool:
+    """Return whether the command is a launcher, which starts ranks."""
+    launcher, _ = _launch((program.python_module, *program.args))
+    return launcher is not None
+
+
 def _launch(command: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """Return the launcher that these words call, and its own options; None: they call none.
 
@@ -104,7 +110,7 @@ def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
     machines, the peer that was lost may be elsewhere.
     """
     error = event.error
-    if error is None or not reports_lost_peer(event) or not _is_of_collective(error):
+    if error is None or not reports_lost_peer(event) or not is_of_collective(error):
         return ""
     # An output that is cut after the error may lack a rank that torchrun had to end.
     _, is_whole, report = event.tail.partition(error.headline)
@@ -119,6 +125,6 @@ def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
     return f"{left} of the {ranks} ranks" if failed and left > 0 and not may_hang else ""
 
 
-def _is_of_collective(error: ProgramError) -> bool:
+def is_of_collective(error: ProgramError) -> bool:
     """Whether the program was waiting for other ranks, and not for a service."""
     return _COLLECTIVE in error.frame or "gloo/" in error.message

@@ -47,7 +47,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_vm_stopping,
 )
 from trainmaster.core.rules.vm_loss import VmEnd, judge_vm_end
-from trainmaster.core.timeouts import SAVE_AGAIN_MIN, SAVE_MAX
+from trainmaster.core.timeouts import SAVE_MAX
 
 
 def judge_member_exit(
@@ -97,7 +97,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     """Note that the agent of this member has asked all members to save, and direct those that did
     not answer.
 
-    Several notices, or a notice and another cause, within `SAVE_AGAIN_MIN` are one request.
+    Several notices, or a notice and another cause, within `SAVE_MAX` are one request.
     """
     job = state.job
     round_ = job.round
@@ -108,7 +108,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
         return provisional("The round has not begun.")
     saving = round_.saving
     is_known = saving is not None and event.number <= saving.number
-    is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
+    is_recent = saving is not None and now - saving.at < SAVE_MAX
     # The agents answer a request of each number once. They saw this number long ago, so that none
     # of them has answered now.
     must_ask_all = is_known and not is_recent
@@ -161,7 +161,7 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     joining = [member.replica_id for member in joining_members(state)]
     runs = (event.attempt, event.round) == (job.attempt, round_.number) and not round_.is_held
     has_other_request = event.number != round_.next_save
-    is_saving = saving is not None and now - saving.at < SAVE_AGAIN_MIN
+    is_saving = saving is not None and now - saving.at < SAVE_MAX
     if not runs or has_other_request or round_.ends_job or is_saving or not joining:
         return provisional("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)

@@ -31,6 +31,7 @@ from trainmaster.core.model.tuning import Trial, TrialState, Tuning
 from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.remedies import remedy_of_exit
 from trainmaster.core.rules.stall_texts import hang_place, stall_reason
+from trainmaster.program_errors.last_words import closing_line
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
@@ -44,6 +45,8 @@ IMAGE_ERROR: Final = "ImageError"
 
 CAUSE_LENGTH_MAX: Final = 240
 """Characters of an error's type and message in a decision, at most. An errorMessage has all."""
+LAST_WORDS_MAX: Final = 256
+"""Characters of the last words of an output, at most. The agent cuts those on standard error."""
 MEMBERS_SHOWN: Final = 5
 """Members that a sentence names, at most."""
 
@@ -98,13 +101,24 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 def _details(event: ReplicaExited) -> str:
     """Return what the program printed about its failure, as the rest of a sentence: its error or,
-    without a traceback, the last line on its standard error. Empty if it printed neither.
+    without a traceback, its last words. Empty if it printed neither.
     """
     if event.error is not None:
         return f": {short_cause(event)}"
+    words = _last_words(event)
+    return f"; {words}" if words else ""
+
+
+def _last_words(event: ReplicaExited) -> str:
+    """Return the last words of a program that exited with a status: `stderr ends with "…"`; empty
+    if it printed none. Standard output counts if standard error has none.
+    """
+    if event.cause is not ExitCause.PROCESS or event.exit_status is None:
+        return ""
     if event.stderr_line:
-        return f'; stderr ends with "{event.stderr_line}"'
-    return ""
+        return f'stderr ends with "{event.stderr_line}"'
+    line = closing_line(event.tail)[:LAST_WORDS_MAX]
+    return f'its output ends with "{line}"' if line else ""
 
 
 def _crash_place(event: ReplicaExited) -> str:
@@ -167,20 +181,13 @@ def replica_failed(event: ReplicaExited, plan: Plan, silent: ReplicaId | None = 
         status = f"{exit_status(event)}{_crash_place(event)}"
         message = f"{who} exited with a non-zero status of {status}."
     tail = event.tail.strip()
-    lines = [
-        line for line in (cause(event) or _stderr_end(event), remedy_of_exit(event, plan)) if line
-    ]
+    words = _last_words(event)
+    is_said = event.cause is ExitCause.STALLED
+    why = "" if is_said else cause(event) or f"{words[:1].upper()}{words[1:]}"
+    lines = [line for line in (why, remedy_of_exit(event, plan)) if line]
     if tail:
         lines += ["", tail] if lines else [tail]
     return f"{message} \n" + "\n".join(lines) if lines else message
-
-
-def _stderr_end(event: ReplicaExited) -> str:
-    """Return the last line on standard error of a program that exited with a status; empty if
-    there is none.
-    """
-    is_known = event.cause is ExitCause.PROCESS and event.exit_status is not None
-    return f'stderr ends with "{event.stderr_line}"' if is_known and event.stderr_line else ""
 
 
 CAUSE_LINES: Final = 3

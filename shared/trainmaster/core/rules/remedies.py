@@ -17,6 +17,7 @@ from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.plan import GcsFolder, Plan
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.rules.left_ranks import is_launched, is_of_collective
 from trainmaster.core.rules.module_packages import package_of
 from trainmaster.program_errors.meaning import Meaning, meaning_of
 
@@ -62,6 +63,8 @@ _DISK_FULL: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of the operating system, of SQLite, and of PyTorch, which hides the system's."""
+_OF_DEVICE: Final = re.compile(r"\b(?:cuda|hip|cublas)|gpu|OutOfMemoryError", re.IGNORECASE)
+"""In a lack of memory: words for that of a GPU."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that errors name
 _DISK_FIELDS: Final = {
     Dialect.AI_PLATFORM: {
@@ -127,6 +130,14 @@ _PROGRAM_FAILURES: Final = {
     r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
     ),
+    r"cannot import name '[^']+' from partially initialized module '(?P<module>[^']+)'": (
+        "The file that the error names and {module} import each other: write one of the imports"
+        " into the function that needs it."
+    ),
+    r"cannot import name '(?P<name>[^']+)' from '(?P<module>[^']+)'": (
+        "Correct the name: {module} has no {name}. If {module} is a library, name a version of it"
+        " that has {name} in {requirements}."
+    ),
     r"Distributed package doesn't have NCCL built in|Torch not compiled with CUDA"
     r"|No CUDA GPUs are available|Found no NVIDIA driver": (
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
@@ -184,12 +195,35 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
         return _remedy_of_ranks(variable["name"] or variable["key"], plan)
     known = _remedy_of_variable(error) or _advice_from(_PROGRAM_FAILURES, error.message, plan)
     missing = _NO_MODULE.search(error.message)
-    if not known and meaning_of(error.type, error.message) is Meaning.LOST_PEER:
-        return PEER_ENDED
     if known or not missing or error.type not in _IMPORT_ERRORS:
-        return known
+        return known or _remedy_of_meaning(error, plan)
     is_hidden = _NOT_A_PACKAGE in error.message
     return _remedy_of_hidden(missing[1]) if is_hidden else _remedy_of_module(missing[1], plan)
+
+
+def _remedy_of_meaning(error: ProgramError, plan: Plan) -> str:
+    """Return what helps against all errors with the same meaning; empty if nothing is known."""
+    meaning = meaning_of(error.type, error.message)
+    if meaning is Meaning.LOST_PEER and _may_have_ranks(error, plan):
+        return PEER_ENDED
+    return _remedy_of_memory(error) if meaning is Meaning.OUT_OF_MEMORY else ""
+
+
+def _may_have_ranks(error: ProgramError, plan: Plan) -> bool:
+    """Whether another rank may have ended: a program that runs alone may lose a service, or the
+    reader of its output, in the same words.
+    """
+    is_alone = sum(group.count for group in plan.groups) == 1
+    return not is_alone or is_launched(plan.program) or is_of_collective(error)
+
+
+def _remedy_of_memory(error: ProgramError) -> str:
+    of_device = _OF_DEVICE.search(f"{error.type} {error.message}")
+    where = "GPU" if of_device else "machine type"
+    return (
+        "Make the batch, the model or what the program keeps in memory smaller, or choose a"
+        f" {where} with more memory."
+    )
 
 
 def _has_full_disk(event: ReplicaExited) -> bool:

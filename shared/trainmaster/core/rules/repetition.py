@@ -20,6 +20,7 @@ from trainmaster.core.model.exit_policy import code_of
 from trainmaster.core.rules.crash import crash_place, crash_signal
 from trainmaster.core.rules.evidence import names_abort
 from trainmaster.core.timeouts import USEFUL_LIFE_MIN
+from trainmaster.program_errors.last_words import telling_lines
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -45,7 +46,9 @@ _LAUNCHER: Final = re.compile(
 )
 """A launcher reports that a command failed, in the same words whatever the cause."""
 _LATE_LINES: Final = 3
-"""Lines at the end of the output among which the last one on standard error is why it ended."""
+"""Lines at the end of the output, of those that may say why it ended, among which the last words on
+standard error do.
+"""
 _SENTENCE_WORDS: Final = 3
 """Words that a line has at least if it is a sentence."""
 _LAST_LINES: Final = 20
@@ -140,8 +143,9 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     if place.has_peers or not lines or event.exit_status is None:
         return None
     # The two streams are read one after the other, so that the last line may be one of stdout.
-    is_stderr = event.stderr_line in lines[-_LATE_LINES:]
-    last = event.stderr_line if is_stderr else lines[-1]
+    telling = telling_lines(event.tail) or lines
+    is_stderr = event.stderr_line in telling[-_LATE_LINES:]
+    last = event.stderr_line if is_stderr else telling[-1]
     says_why = _SAYS_FAILED.search(last) or (is_stderr and _is_sentence(last))
     if not says_why or _LAUNCHER.search(last):
         return None

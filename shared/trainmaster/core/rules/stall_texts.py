@@ -33,18 +33,28 @@ def stall_reason(event: ReplicaExited) -> str:
     return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
 
 
+def printed_error(event: ReplicaExited) -> str:
+    """Return ` after the error ValueError: bad row (data.py:7 in load)`: with what the output ended
+    before the program hung; empty if it was no error. Such a thread leaves others waiting.
+    """
+    _, _, line = event.error.message.partition("\n") if event.error else ("", "", "")
+    return f" after the error {line}" if line else ""
+
+
 def hang_place(event: ReplicaExited) -> str:
-    """Return `, in wait (train.py:44)`: where the program hung; empty if that is not known.
+    """Return `, in wait (train.py:44)`: where the program hung, and after which error; empty if
+    neither is known.
 
     For an exit that is judged by itself; `stalled_round` has the places of all members.
     """
+    printed = f",{printed_error(event)}" if printed_error(event) else ""
     if event.error is None or not event.error.frame:
-        return ""
+        return printed
     file, _, function = event.error.frame.rpartition(" in ")
     line = (event.error.own_frame or event.error.frame).partition(" in ")[0]
     if function == "_shutdown" and "threading.py" in file:
-        return f"; the main program had ended, and a thread kept its process ({line})"
-    return f", in {function} ({line})"
+        return f"; the main program had ended, and a thread kept its process ({line}){printed}"
+    return f", in {function} ({line}){printed}"
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
@@ -65,6 +75,7 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
         text = re.sub("^it ", f"{who} ", stall_reason(first))
+    text += next(filter(None, map(printed_error, sources)), "")
     places = _places(stalls)
     return f"{text}: {places}" if places else text
 

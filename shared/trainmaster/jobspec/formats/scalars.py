@@ -81,7 +81,7 @@ def duration(
         word = _unquoted(value, by_name)
         if isinstance(word, str) and word.lower() in by_name:
             return by_name[word.lower()]
-        duration_s = _parse_duration(value, " or ".join(("", *by_name)))
+        duration_s = _parse_duration(value, range(least_s, most_s + 1), " or ".join(("", *by_name)))
         if duration_s is not None and not least_s <= duration_s <= most_s:
             reject(f"must be from {least_s}s to {most_s}s, not {value}", f"{example_s}s")
         return duration_s
@@ -233,15 +233,16 @@ def _parse_boolean(value: object) -> object:
             return reject(f"must be true or false, not {quoted(value)}")
 
 
-def _parse_duration(value: object, alternatives: str = "") -> int | None:
+def _parse_duration(value: object, legal_s: range, alternatives: str = "") -> int | None:
     """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema.
 
-    `alternatives`: what the field may have instead, for the message, such as ` or off`.
+    `legal_s`: the seconds that the field may have, for the example. `alternatives`: what it may
+    have instead, for the message, such as ` or off`.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         reject(
             f"must be a duration, a string of seconds that ends in s, not {quoted(value)}",
-            f"{value}s",
+            f"{_nearest_in(legal_s, value)}s",
         )
     text = _parse_optional_string(value)
     if text is None:
@@ -250,7 +251,7 @@ def _parse_duration(value: object, alternatives: str = "") -> int | None:
     if match is None:
         return reject(
             f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}",
-            _seconds_meant(str(text)),
+            _duration_meant(str(text), legal_s),
         )
     whole_seconds, decimals = match.groups(default="0")
     seconds = int(whole_seconds)
@@ -258,15 +259,20 @@ def _parse_duration(value: object, alternatives: str = "") -> int | None:
     return seconds + 1 if has_fraction else seconds
 
 
-def _seconds_meant(text: str) -> str | None:
-    """Return the duration that `90m`, `1.5 hours` or `60` means, as the API writes it; None: it is
-    none.
+def _nearest_in(legal_s: range, seconds: int) -> int:
+    return min(max(seconds, legal_s[0]), legal_s[-1])
+
+
+def _duration_meant(text: str, legal_s: range) -> str | None:
+    """Return the duration that `90m`, `1.5 hours` or `60` means, as the API writes it, or the
+    nearest one that the field may have; None: the text is no duration.
     """
     match = _OTHER_DURATION.fullmatch(text.strip().lower())
     if match is None:
         return None
     number, unit = match.groups()
-    return f"{math.ceil(float(number) * _UNITS_S[unit[:1]])}s"
+    seconds = math.ceil(float(number) * _UNITS_S[unit[:1]])
+    return f"{_nearest_in(legal_s, seconds)}s"
 
 
 def _describe_type(value: object) -> str:

@@ -52,6 +52,7 @@ def wheel(name: str, module: str, version: str = "0.1") -> bytes:
 def wheel_of(
     name: str, files: dict[str, str], version: str = "0.1", requires: Sequence[str] = ()
 ) -> bytes:
+    """Return a wheel with these files: path to text. `requires`: its requirements."""
     info = f"{name}-{version}.dist-info"
     files = {
         **files,

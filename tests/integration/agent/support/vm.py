@@ -73,6 +73,10 @@ def vm_config(**changes: Any) -> dict[str, Any]:
 
 
 def agent_identity(host: SliceHost | None = None, **changes: Any) -> AgentIdentity:
+    """Return the identity of the agent of `NAME`. `changes`: fields of its VM config.
+
+    `host`: the host of a slice on which the agent runs; None: a VM.
+    """
     vm = VmRef(NAME, "us-central1-a", "4711")
     return AgentIdentity(vm, VmConfig.parse(json.dumps(vm_config(**changes))), vm, host)
 

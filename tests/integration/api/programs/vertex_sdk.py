@@ -67,15 +67,18 @@ def submitted() -> dict[str, Any]:
         "state": again.state.name,
         "number": job.name,
         "labels": dict(again.labels),
-        "counts": [pool.replica_count for pool in again.gca_resource.job_spec.worker_pool_specs],
+        "replicas_of_pools": [
+            pool.replica_count for pool in again.gca_resource.job_spec.worker_pool_specs
+        ],
         "accelerator": (
             again.gca_resource.job_spec.worker_pool_specs[1].machine_spec.accelerator_type.name
         ),
-        "scheduling": [scheduling.timeout.seconds, scheduling.restart_job_on_worker_restart],
+        "timeout_s": scheduling.timeout.seconds,
+        "restart_job_on_worker_restart": scheduling.restart_job_on_worker_restart,
         "created": again.create_time.isoformat(),
     }
     job.cancel()
-    result["cancelled"] = [job.state.name, job.error.code]
+    result["state_in_the_end"], result["error_code"] = job.state.name, job.error.code
     job.delete()
     result["deleted"] = call_error(lambda: aiplatform.CustomJob.get(job.resource_name))
     return result
@@ -91,7 +94,11 @@ def run() -> dict[str, Any]:
     except RuntimeError as error:
         failed = str(error)
     return {
-        "good": [good.state.name, good.start_time is not None, good.end_time is not None],
+        "good": {
+            "state": good.state.name,
+            "has_started": good.start_time is not None,
+            "has_ended": good.end_time is not None,
+        },
         "bad": failed,
     }
 
@@ -134,19 +141,18 @@ def tuned() -> dict[str, Any]:
     again = aiplatform.HyperparameterTuningJob.get(job.resource_name)
     study = again.gca_resource.study_spec
     result = {
-        "counts": [again.gca_resource.max_trial_count, again.gca_resource.parallel_trial_count],
-        "study": [
-            study.algorithm.name,
-            study.metrics[0].goal.name,
-            study.parameters[0].scale_type.name,
-        ],
+        "max_trials": again.gca_resource.max_trial_count,
+        "parallel_trials": again.gca_resource.parallel_trial_count,
+        "algorithm": study.algorithm.name,
+        "goal": study.metrics[0].goal.name,
+        "scale": study.parameters[0].scale_type.name,
         "listed": [job.display_name for job in aiplatform.HyperparameterTuningJob.list()],
         "not_a_custom_job": [
             job.display_name for job in aiplatform.CustomJob.list(filter='display_name="tuned"')
         ],
     }
     again.cancel()  # not `job`, whose own thread would print the cancellation
-    result["cancelled"] = again.state.name
+    result["state_in_the_end"] = again.state.name
     again.delete()
     result["deleted"] = call_error(
         lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name)

@@ -10,4 +10,5 @@ from trainmaster_local.testing import Installation
 
 @pytest.fixture
 def installation() -> Installation:
+    """An installation in memory, with list prices."""
     return an_installation()

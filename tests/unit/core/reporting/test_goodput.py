@@ -140,9 +140,10 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
 
 def test_machine_time_by_phase_names_restarts_replacements_and_completion() -> None:
     (attempt,) = world_goodput(a_job_with_faults()).attempts
-    assert attempt.counted_s[Phase.RESTARTING] >= 11
-    assert attempt.counted_s[Phase.REPLACING] == 31
-    assert attempt.counted_s[Phase.COMPLETED] == 21
+    # The waits of that job, and the second that each message of an agent takes.
+    assert attempt.counted_s[Phase.RESTARTING] >= 10 + 1
+    assert attempt.counted_s[Phase.REPLACING] == 30 + 1
+    assert attempt.counted_s[Phase.COMPLETED] == 20 + 1
 
 
 def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -> None:
@@ -183,6 +184,6 @@ def test_machine_time_of_a_queued_job_is_listed_and_not_counted() -> None:
     world.wait(60)
     result = world_goodput(world)
     assert world.state == JobState.QUEUED
-    assert result.attempts[0].total_s[Phase.QUEUED] >= 180
+    assert result.attempts[0].total_s[Phase.QUEUED] >= 3 * 60  # of three machines
     assert result.counted_s == 0
     assert result.words == ""

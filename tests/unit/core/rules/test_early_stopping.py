@@ -74,7 +74,7 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     "tuning job has ended": (
         a_tuning_job("r", JobState.CANCELLED),
         UNPROMISING,
-        "1 ignore job_ended",
+        "1 ignore nothing_to_do",
     ),
     "stopped trial ends": (stopping(a_tuning_job("r")), STOPPED, "13 end_trial trial_stopped"),
 }

@@ -202,8 +202,8 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
     )
 
 
-def hung_at(frame: str, own_frame: str) -> ReplicaExited:
-    error = ProgramError("Silent", "printed nothing for 60 s", frame, own_frame)
+def hung_at(frame: str, own_frame: str, printed: str = "") -> ReplicaExited:
+    error = ProgramError("Silent", f"printed nothing for 60 s{printed}", frame, own_frame)
     return exited(CHIEF, signal=6, cause=ExitCause.STALLED, error=error)
 
 
@@ -231,6 +231,11 @@ Extension modules: numpy (total: 1)
             'chief 0 exited with status 1; stderr ends with "train.py: error: no --epochs": it',
             id="last line",
         ),
+        pytest.param(
+            exited(CHIEF, 3, tail="loading\nFATAL: no license\n"),
+            'chief 0 exited with status 3; its output ends with "FATAL: no license": it restarts',
+            id="last line of stdout",
+        ),
         pytest.param(exited(CHIEF, 1), "chief 0 exited with status 1: it restarts", id="no output"),
         pytest.param(
             replace(exited(CHIEF, signal=9), stderr_line="epoch 3"),
@@ -246,6 +251,14 @@ Extension modules: numpy (total: 1)
             hung_at("socket.py:9 in recv", "run/train.py:4 in load"),
             "chief 0 was ended because it printed nothing for 60 s, in recv (run/train.py:4): it",
             id="hang",
+        ),
+        pytest.param(
+            hung_at("queue.py:9 in get", "train.py:8 in fit", "\nValueError: bad row"),
+            (
+                "chief 0 was ended because it printed nothing for 60 s, in get (train.py:8), after"
+                " the error ValueError: bad row: it restarts"
+            ),
+            id="hang after an error",
         ),
         pytest.param(
             hung_at("python3.12/threading.py:1590 in _shutdown", "run/train.py:5 in serve"),

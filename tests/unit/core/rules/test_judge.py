@@ -81,7 +81,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     "readiness of an older attempt is ignored": (ATTEMPT_2, ALL_READY, "1 ignore outdated"),
     # Rule 1
-    "exit after the job's end is ignored": (SUCCEEDED, exited(CHIEF, 1), "1 ignore job_ended"),
+    "exit after the job's end is ignored": (SUCCEEDED, exited(CHIEF, 1), "1 ignore nothing_to_do"),
     "exit of an older attempt is ignored": (ATTEMPT_2, exited(CHIEF, 1), "1 ignore outdated"),
     "exit of an older incarnation is ignored": (
         WORKER_0_RESTARTING,

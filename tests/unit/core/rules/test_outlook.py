@@ -18,7 +18,7 @@ from trainmaster.core.model.capacity import (
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.task_group import Accelerator, TaskGroup, Tpu
-from trainmaster.core.rules.outlook import estimate_prospects, in_order, is_fresh
+from trainmaster.core.rules.outlook import ADVICE_WEIGHT, estimate_prospects, in_order, is_fresh
 from trainmaster.core.timeouts import (
     ADVICE_DOUBTED,
     CAPACITY_FRESH,
@@ -100,8 +100,15 @@ def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> 
 
 MANY_S = 40 * HALF_S
 ADVISED = 0.9
-"""The chance that Google names. It weighs 0.7, and what the last outcome says 0.3."""
-HALF_DOUBTED = 0.35 * ADVISED + 0.65 * (0.5 - 0.5 * 0.5 ** (1 / 3))
+"""The chance that Google names."""
+
+
+def combined(by_outcome: float, *, weight: float = ADVICE_WEIGHT) -> float:
+    """Return the chance from Google's advice, with its weight, and from the last outcome."""
+    return weight * ADVISED + (1 - weight) * by_outcome
+
+
+HALF_DOUBTED = combined(0.5 - 0.5 * 0.5 ** (1 / 3), weight=ADVICE_WEIGHT / 2)
 """`ADVICE_DOUBTED` after a stockout, advice has half of its weight back. The stockout is a third of
 `CAPACITY_HALF_LIFE` old then.
 """
@@ -110,13 +117,13 @@ HALF_DOUBTED = 0.35 * ADVISED + 0.65 * (0.5 - 0.5 * 0.5 ** (1 / 3))
 @pytest.mark.parametrize(
     ("outcome", "age_s", "chance"),
     [
-        pytest.param(None, 0, 0.7 * ADVISED + 0.3 * 0.5, id="no outcome"),
-        pytest.param(True, 0, 0.7 * ADVISED + 0.3, id="created"),
-        pytest.param(True, HALF_S, 0.7 * ADVISED + 0.3 * 0.75, id="created before"),
+        pytest.param(None, 0, combined(0.5), id="no outcome"),
+        pytest.param(True, 0, combined(1.0), id="created"),
+        pytest.param(True, HALF_S, combined(0.75), id="created before"),
         pytest.param(False, 0, 0.0, id="stockout"),
         pytest.param(False, ADVICE_DOUBTED.total_seconds(), HALF_DOUBTED, id="stockout before"),
         pytest.param(False, -60, 0.0, id="clock is behind"),
-        pytest.param(False, MANY_S, 0.7 * ADVISED + 0.3 * 0.5, id="forgotten"),
+        pytest.param(False, MANY_S, combined(0.5), id="forgotten"),
     ],
 )
 def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
@@ -133,7 +140,7 @@ def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
 def test_role_with_the_worst_advice_decides() -> None:
     advice = {("z", GPU): 0.3, ("z", CPU): 0.9}
     (prospect,) = estimate_prospects([[("z", GPU), ("z", CPU)]], [], at(0), advice)
-    assert prospect.chance == pytest.approx(0.7 * 0.3 + 0.3 * 0.5)
+    assert prospect.chance == pytest.approx(ADVICE_WEIGHT * 0.3 + (1 - ADVICE_WEIGHT) * 0.5)
     assert prospect.failed_at is None
 
 

@@ -15,7 +15,7 @@ from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.plan import GcsFolder, Plan
 from trainmaster.core.model.task_group import Container, Program
 from trainmaster.core.rules.messages import replica_failed, summary
-from trainmaster.core.rules.remedies import FOLDER_MODULE, RUNTIMES_WITH, remedy_of_exit
+from trainmaster.core.rules.remedies import FOLDER_MODULE, PEER_ENDED, RUNTIMES_WITH, remedy_of_exit
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.catalog.service_packages import package_name
 from trainmaster.wiring.folders import MODULE
@@ -233,7 +233,12 @@ def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
         " (trainer/task.py:3 in <module>)"
     )
     without_cause = replica_failed(exited(CHIEF, 1, tail="start\nend"), a_job_plan())
-    assert summary(without_cause) == "The replica chief 0 exited with a non-zero status of 1."
+    assert (
+        summary(without_cause)
+        == 'The replica chief 0 exited with a non-zero status of 1. Its output ends with "end"'
+    )
+    without_output = replica_failed(exited(CHIEF, 1), a_job_plan())
+    assert summary(without_output) == "The replica chief 0 exited with a non-zero status of 1."
 
 
 @pytest.mark.parametrize(
@@ -284,6 +289,18 @@ def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
         ),
         (FOLDER, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: add it to your"),
         (PACKAGE, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: pack it with"),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'Netz' from 'model' (/run/model.py)",
+            "Correct the name: model has no Netz",
+        ),
+        (
+            FOLDER,
+            "ImportError",
+            "cannot import name 'X' from partially initialized module 'a' (/run/a.py)",
+            "The file that the error names and a import each other",
+        ),
         (PACKAGE, "IndentationError", "unexpected indent (train.py, line 3)", "Correct the line"),
     ],
 )
@@ -491,3 +508,48 @@ def test_remedy_of_a_missing_variable_names_the_field_that_sets_it(frame: str) -
     )
     own = replace(error, frame="train.py:3 in <module>")
     assert remedy_of_exit(exited(CHIEF, 1, error=own), a_plan()) == ""
+
+
+@pytest.mark.parametrize(
+    ("raised", "workers", "command", "expected"),
+    [
+        (error("BrokenPipeError", "[Errno 32] Broken pipe"), 0, ("python", "train.py"), ""),
+        (error("ConnectionError", "connection refused"), 0, ("python", "train.py"), ""),
+        (error("ConnectionError", "connection refused"), 0, ("torchrun", "train.py"), PEER_ENDED),
+        (error("ConnectionError", "connection refused"), 1, ("python", "train.py"), PEER_ENDED),
+        (
+            error("RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer"),
+            0,
+            ("python", "train.py"),
+            PEER_ENDED,
+        ),
+        (
+            error(
+                "requests.exceptions.ConnectionError",
+                "HTTPConnectionPool(host='proxy', port=80): Max retries exceeded with url: /"
+                " (Caused by NewConnectionError('Connection refused'))",
+            ),
+            1,
+            ("python", "train.py"),
+            "",
+        ),
+    ],
+)
+def test_only_ranks_have_ended_peers(
+    raised: ProgramError, workers: int, command: tuple[str, ...], expected: str
+) -> None:
+    plan = a_plan(workers=workers, program=Program((), FOLDER_MODULE, command, None))
+    assert remedy_of_exit(exited(CHIEF, 1, error=raised), plan) == expected
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (error("MemoryError", ""), "or choose a machine type with more memory."),
+        (error("RuntimeError", "can't allocate memory"), "machine type with more memory"),
+        (error("torch.cuda.OutOfMemoryError", "CUDA out of memory."), "a GPU with more memory"),
+        (error("RuntimeError", "CUDA error: out of memory"), "a GPU with more memory"),
+    ],
+)
+def test_lack_of_memory_names_what_has_more(raised: ProgramError, expected: str) -> None:
+    assert expected in advice(exited(CHIEF, 1, error=raised))

@@ -247,6 +247,17 @@ SECOND_FAILURES: Final[dict[str, Case]] = {
         *second_words("error: no GPU\n1\n2\n3\nstopped", stderr_line="error: no GPU"),
         RESTARTED,
     ),
+    "same last line of stderr, before what a launcher prints": (
+        *second_words(
+            "error: no data\nmake: *** [Makefile:2: train] Error 1\n1\n2",
+            stderr_line="error: no data",
+        ),
+        REPEATED,
+    ),
+    "same words of a launcher alone": (
+        *second_words("make: *** [Makefile:2: train] Error 1"),
+        RESTARTED,
+    ),
     "another last line of the only machine": (
         *second_words("error: no data", "error: no labels"),
         RESTARTED,

@@ -1,8 +1,9 @@
 """The verdict on a round that agents ended because its members stalled: where each hung, and who is
 charged.
 
-`held(n)` is a job of three members whose round n awaits the verdict on the round before;
-`judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+`held()` is a job of three members whose round 2 awaits the verdict on round 1; `judge_held` is this
+verdict, on the given ends (`tests.support.held_rounds`). The error of a member that stalled names
+the place where it hung, and its own frame: the innermost one in the job's code.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from tests.support.held_rounds import (
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
-    WORKER_1,
     a_job,
     a_plan,
     a_replica,
@@ -79,6 +79,7 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
 def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that_differs(
     errors: list[tuple[str, str]], text: str, charged: ReplicaId
 ) -> None:
+    """`errors`: type and own frame, of the first members in the order of `MEMBERS`."""
     words = {
         STILL: "still for 10 minutes",
         "Silent": "printed nothing for 60 s",
@@ -89,9 +90,14 @@ def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that
             replica_id,
             signal=6,
             cause=ExitCause.STALLED,
-            error=ProgramError(kind, words[kind], "torch/x.py:1 in call" if own else "", own),
+            error=ProgramError(
+                kind,
+                words[kind],
+                frame="torch/x.py:1 in call" if own_frame else "",
+                own_frame=own_frame,
+            ),
         )
-        for replica_id, (kind, own) in zip((CHIEF, WORKER_0, WORKER_1), errors, strict=False)
+        for replica_id, (kind, own_frame) in zip(MEMBERS, errors, strict=False)
     ]
     # An exit may be reported, and be part of a vm-ready, too.
     decision = judge_held(held(), *stalls, *stalls)
@@ -109,13 +115,30 @@ def test_error_message_of_a_job_that_a_stall_ended_is_that_of_the_member_that_is
             replica_id,
             signal=6,
             cause=ExitCause.STALLED,
-            error=ProgramError(STILL, "still for 10 minutes", "torch/x.py:1 in call", own),
+            error=ProgramError(
+                STILL, "still for 10 minutes", "torch/x.py:1 in call", own_frame=own_frame
+            ),
         )
-        for replica_id, own in zip(MEMBERS, (STEP, DATA, STEP), strict=True)
+        for replica_id, own_frame in zip(MEMBERS, (STEP, DATA, STEP), strict=True)
     ]
     action = action_of(judge_held(held(round_number=2, job=ONCE), *stalls), FailJob)
     assert action.replica == a_replica(WORKER_0).key
     assert action.message.startswith(
         "The replica worker 0 was ended because it was still for 10 minutes, in call"
         " (trainer/data.py:41)."
+    )
+
+
+def test_error_that_a_hung_member_printed_is_named() -> None:
+    printed = "printed nothing for 60 s\nValueError: bad row (trainer/data.py:7 in load)"
+    stalls = [
+        exited(member, signal=6, cause=ExitCause.STALLED, error=ProgramError(kind, words, "", ""))
+        for member, kind, words in (
+            (CHIEF, PEER_SILENT, "another member"),
+            (WORKER_0, "Silent", printed),
+        )
+    ]
+    assert judge_held(held(), *stalls).text.startswith(
+        f"Round 1 ended: {SILENT_WORKER} after the error ValueError: bad row"
+        " (trainer/data.py:7 in load). Restart"
     )

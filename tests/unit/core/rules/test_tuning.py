@@ -65,7 +65,7 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     "trial of a job that has ended": (
         a_tuning_job("s", JobState.CANCELLED),
         suggested(2),
-        "1 ignore job_ended",
+        "1 ignore nothing_to_do",
     ),
     "queued trial runs": (a_tuning_job("q"), STARTED, "0 mark_trial_running trial_running"),
     "running trial runs": (a_tuning_job("r"), STARTED, IGNORED),

@@ -81,14 +81,31 @@ def test_variables_that_kubernetes_sets_in_each_pod_have_their_values() -> None:
 @pytest.mark.parametrize(
     "manifest",
     [
-        a_jobset(["train", "--id=$(JOB_COMPLETION_INDEX)"], replicas=2),
-        a_jobset(["sh", "-c", "train --id=$JOB_COMPLETION_INDEX"], completionMode="NonIndexed"),
-        a_jobset(["sh", "-c", "RANK=${HOSTNAME##*-} train"], replicas=2),
-        a_jobset(["sh", "-c", "RANK=$(hostname | awk -F- '{print $NF}') train"]),
-        a_jobset(["sh", "-c", "h=$(hostname); RANK=${h##*-} train"]),
-        a_jobset(["sh", "-c", "RANK=$(echo $HOSTNAME | cut -d- -f4) train"], replicas=2),
+        pytest.param(
+            a_jobset(["train", "--id=$(JOB_COMPLETION_INDEX)"], replicas=2),
+            id="index of pods of two Jobs",
+        ),
+        pytest.param(
+            a_jobset(["sh", "-c", "train --id=$JOB_COMPLETION_INDEX"], completionMode="NonIndexed"),
+            id="index of pods that have none",
+        ),
+        pytest.param(
+            a_jobset(["sh", "-c", "RANK=${HOSTNAME##*-} train"], replicas=2),
+            id="host name of pods of two Jobs",
+        ),
+        pytest.param(
+            a_jobset(["sh", "-c", "RANK=$(hostname | awk -F- '{print $NF}') train"]),
+            id="output of hostname",
+        ),
+        pytest.param(
+            a_jobset(["sh", "-c", "h=$(hostname); RANK=${h##*-} train"]),
+            id="output of hostname in a variable",
+        ),
+        pytest.param(
+            a_jobset(["sh", "-c", "RANK=$(echo $HOSTNAME | cut -d- -f4) train"], replicas=2),
+            id="host name of pods of two Jobs in a pipe",
+        ),
     ],
-    ids=range(6),
 )
 def test_variable_of_kubernetes_without_a_value_here_is_refused_with_its_place(
     manifest: dict[str, Any],
