@@ -1,5 +1,8 @@
-"""Systems without gangs here: servers whose jobs need a cloud, or machines by SSH, and libraries of
-one process.
+"""Systems that train with one process here, or not at all.
+
+dstack and SkyPilot are servers: their jobs need a cloud, or machines by SSH, so only the server
+itself is measured. Metaflow and DBOS are libraries that run one process. `System` describes the
+methods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What must be true of machine sets, in facts.
 
 K1  No two live jobs hold one set.
-K2  Nobody deletes a healthy VM while it is kept.
+K2  Nobody deletes a healthy VM while it is kept, unless its replica had given it up as the job
+    ended: the set is compared with the replicas afterwards.
 K3  Each second of a VM is paid by one job: what its jobs pay for does not overlap, and a next job
     pays from the moment on at which the one before pays for the kept machine no more.
 K4  What was released is nobody's: no set is kept after the end of all jobs.
@@ -19,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tests.explorer.jobs import ExploredJob
-from trainmaster.core.model.machine_set import KeptVm
+from trainmaster.core.model.machine_set import KeptVm, MachineSet
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, kept_spans, replica_spans
@@ -54,8 +55,15 @@ class MachineSets:
         if machines is None or not machines.is_kept:
             return
         is_kept = any(kept.instance_id == vm.instance_id for kept in machines.vms)
+        is_kept &= not self._was_given_up(vm, machines)
         if is_kept and vm.status is VmStatus.RUNNING and vm.failed_s is None:
             self._world.violate("K2 a kept VM is deleted", vm, machines.holder)
+
+    def _was_given_up(self, vm: ExploredVm, machines: MachineSet) -> bool:
+        """Whether the replica of the holder has another VM, or none."""
+        loaded = self._store.load_attempt(machines.holder)
+        replicas = loaded.state.replicas if loaded else ()
+        return all(replica.instance_id != vm.instance_id for replica in replicas)
 
     def examine_end(self, jobs: Mapping[str, ExploredJob]) -> None:
         """Check the sets after all jobs have ended, and all kept times are over."""

@@ -74,9 +74,9 @@ _JSON_FIELDS: Final = (
     "httpRequest",
 )
 """Fields of an entry that may be compared, by their paths in its JSON."""
+# Field → column of the table
 _TEXT_COLUMNS: Final = {"insertId": "insert_id", "logName": "log_name"}
 _TIME_COLUMNS: Final = {"timestamp": "timestamp", "receiveTimestamp": "received"}
-"""Field → column of the table; so is the table above."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
             "token": Secret(),
         }
         accounts = {"default": account, properties.service_account: dict(account)}
+    maintenance: Tree = {}
+    if properties.accelerators:  # other VMs learn of maintenance only when it begins
+        maintenance = {"upcoming-maintenance": Document(body={})}
     return {
         "instance": {
             "attributes": dict(instance.metadata),
@@ -60,7 +63,7 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
                 "preemptible": str(scheduling.spot).upper(),
             },
             "service-accounts": accounts,
-            **({"upcoming-maintenance": Document(body={})} if properties.accelerators else {}),
+            **maintenance,
             "tags": list((properties.shown.get("tags") or {}).get("items") or ()),
             "zone": f"{numbered}/zones/{instance.zone}",
         },
@@ -84,9 +87,7 @@ def _image_name(instance: Instance) -> str:
 
 
 def vm_identity(instance: Instance, project: Project) -> VmIdentity | None:
-    """Return the identity for tokens; None for a VM without a service account, which
-    has no tokens.
-    """
+    """Return the identity for tokens; None for a VM without a service account: it has no tokens."""
     if instance.properties.service_account is None:
         return None
     return VmIdentity(

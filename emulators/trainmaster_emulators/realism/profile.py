@@ -1,5 +1,5 @@
-"""The figures of a realistic local stack, with their sources, and the quota and the delay that they
-parametrise.
+"""The figures of a realistic local stack, with their sources; and two parts of it: the quota of
+calls, and the delay of lists.
 
 `time_scale` shortens all durations for tests: 0.1 makes a minute last six seconds. Times that real
 programs need, such as the notice of a preemption and the time to shut down, are never scaled.
@@ -142,14 +142,18 @@ class CallQuota:
 
 @dataclass(frozen=True, slots=True)
 class ListLag:
-    """The delay after which lists show a new resource, one for each.
+    """The delay after which lists show a new resource.
 
-    A resource that a list has shown therefore never disappears from later lists.
+    Each resource always has the same delay, so that one that a list has shown never disappears from
+    later lists.
     """
 
     span: Span
 
     def hides(self, number: int, created_at: datetime, now: datetime) -> bool:
-        """Return whether lists do not yet contain the resource with this numeric id."""
+        """Return whether lists do not yet contain the resource with this numeric id.
+
+        The id is the seed of its delay.
+        """
         delay_s = self.span.draw(Random(number))  # noqa: S311 - a duration, not a secret
         return now < created_at + timedelta(seconds=delay_s)

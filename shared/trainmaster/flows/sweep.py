@@ -28,6 +28,7 @@ from datetime import datetime
 
 from trainmaster.core.events import CostChecked, DeadlinePassed
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.core.rules.user_requests import must_check_cost, passed_deadline
 from trainmaster.cost.cap import spent_at_most
@@ -67,7 +68,9 @@ def handle(deps: Deps) -> tuple[str, ...]:
         is_pass_due = admission.is_pass_due(queue, deps)
         wanted -= set(queue.waits)
         due.extend(deps.store.overdue_waits(now))
-    job_ids = sorted(wanted - unreadable)
+    # Not by id: trials of one tuning job that `provision` handles at the same time change the
+    # tuning job at the same time, too, and their commits would be in each other's way.
+    job_ids = sorted(wanted - unreadable, key=job_hash)
     if _are_waiting(deps.store.sweep_requests()):
         _log.info("the requests of an earlier sweep have not been delivered yet")
         job_ids = []

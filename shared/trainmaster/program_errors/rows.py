@@ -1,7 +1,7 @@
 """A row of the tables of errors: which errors mean what, and where their words come from.
 
-The rules look up the last error of a program that failed there, to decide whether another start may
-help.
+When a program has failed, the rules look up its last error in the tables, to decide whether another
+start may help.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     vm.wait_for_line("[trainmaster] Waiting for a directive.")
     cloud.direct(attempt=1, incarnation=1)
     body = cloud.wait_for_message("replica-exit", (1, 1)).body
-    assert 0 < body["ran_s"] < 10
+    assert body["ran_s"] > 0
+    assert is_quick(body["ran_s"], 10.0)
     took_s = []
     for incarnation in (2, 3, 4):
         directed = cloud.direct(attempt=1, incarnation=incarnation)
@@ -125,7 +126,9 @@ def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm
     vm.wait_for_line("START ")
     cloud.direct(attempt=1, incarnation=2)
     restarted = vm.wait_for_number("START ", number=2)
-    assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
+    took_s = restarted - vm.wait_for_number("TERM ")
+    assert took_s > 0.4
+    assert is_quick(took_s, 5.0)
 
 
 def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(

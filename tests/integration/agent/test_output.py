@@ -30,6 +30,7 @@ KILLED_CHILDREN = {
     [
         pytest.param(-9, "", {"a": 1}, {"a": 2}, True, id="killed while a counter grew"),
         pytest.param(137, "", {"a": 1}, {"a": 2}, True, id="shell whose child was killed"),
+        pytest.param(247, "", {"a": 1}, {"a": 2}, True, id="sys.exit(-9), as for its child"),
         pytest.param(-9, "", {"a": 1}, {"a": 1}, False, id="killed by another process"),
         pytest.param(137, "", {}, {}, False, id="no counters"),
         pytest.param(-9, "", {}, {"a": 5}, False, id="counter that did not exist before"),

@@ -44,6 +44,8 @@ def test_jobs_run_to_their_end_and_each_message_is_delivered_once() -> None:
 def test_job_needs_the_writes_of_the_table_of_costs_beside_those_of_leases_and_sweeps() -> None:
     """VMs take their time here, so the sweep requests more deliveries than the table has."""
     installation = jobs_until_the_end(1)
+    memory = installation.firestore.memory
+    wait_until(installation, lambda: not memory.jobs_with_pending())  # all exits are confirmed
     table = job_without_faults()
     counts = installation.firestore.counts
     leases = counts.deletes + counts.calls["extend_lease"]

@@ -131,15 +131,12 @@ def test_request_without_the_metadata_header_is_refused(server: MetadataServer) 
 
 
 def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer) -> None:
+    """The client gives up after ten seconds, long before the poll would end without a change."""
     responses = []
 
     def poll() -> None:
-        responses.append(
-            (
-                get(server, "instance/attributes/my-key?wait_for_change=true&timeout_sec=20")[0],
-                time.monotonic(),
-            )
-        )
+        path = "instance/attributes/my-key?wait_for_change=true&timeout_sec=600"
+        responses.append(get(server, path)[0])
 
     waiting = threading.Thread(target=poll)
     waiting.start()
@@ -148,11 +145,9 @@ def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer
     server.metadata_tree.put("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
     time.sleep(0.1)
     assert not responses
-    changed = time.monotonic()
     server.metadata_tree.put("instance/attributes", {"my-key": "new"})
-    waiting.join(5)
-    assert responses[0][0] == "new"
-    assert responses[0][1] - changed < 0.3
+    waiting.join()
+    assert responses == ["new"]
 
 
 def test_long_poll_with_an_old_etag_returns_at_once(server: MetadataServer) -> None:

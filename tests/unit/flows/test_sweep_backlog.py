@@ -8,14 +8,16 @@ requests wait before it, and the sweep publishes no other.
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
-from tests.support.jobs import WORKER_0
+from tests.support.jobs import WORKER_0, a_spec
 from tests.support.world import World
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision
 from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.messaging.push import Message
 
 MINUTE_S = 60
@@ -53,6 +55,24 @@ def test_job_whose_request_waits_gets_no_other(world: World) -> None:
         deliver(world, message)
     world.bus.drain()
     assert len(sweep_later(world)) == 2
+
+
+def test_jobs_with_similar_ids_are_not_requested_one_after_another(world: World) -> None:
+    """Trials of one tuning job have such ids, and all of them change the tuning job."""
+    names = [
+        f"{study}_{number}" for study in ("study_a", "study_b", "study_c") for number in "12345"
+    ]
+    for name in names:
+        world.submit({"jobId": name, **a_spec()}, source=name)
+    world.bus.drain()
+    requests = [internal_requests.decode_provision(sent.data) for sent in sweep_later(world)]
+    requested = [request.job_id for request in requests if isinstance(request, ProvisionRequest)]
+    assert sorted(requested) == names
+    neighbours = sum(
+        before.rpartition("_")[0] == after.rpartition("_")[0]
+        for before, after in pairwise(requested)
+    )
+    assert neighbours < len(names) / 2, "sorted by id, all but two have such a neighbour"
 
 
 def test_jobs_wait_until_the_last_request_is_delivered(world: World) -> None:

@@ -43,7 +43,7 @@ of these times.
 WORKERS: Final = (0, 1, 1, 1, 2, 3)
 """Workers besides the master."""
 STORM_WORKERS: Final = (2, 4, 7, 11)
-"""The same under profiles that need larger gangs."""
+"""Workers besides the master, under profiles that need larger gangs."""
 SYNCHRONOUS_SHARE: Final = 0.75
 """Share of the jobs whose programs train together."""
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
@@ -54,8 +54,7 @@ QUEUE_LIMITS: Final = {"vcpus": 12}
 SAME_USER: Final = 0.9
 """Share of the jobs that may take each other's machines."""
 SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
-"""Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots.
-"""
+"""Longest time in which nothing is stored while a VM hangs, that of a VM that hangs as it boots."""
 
 
 def rng_of(seed: int, profile: Profile) -> random.Random:
@@ -89,7 +88,7 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
         )
         document, plan = training_job(workers, variant)
     job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
-    if not plan.is_synchronous:  # programs that need all of their peers must not be in such a job
+    if not plan.is_synchronous:  # programs of such a job must not wait for all of their peers
         job = replace(job, is_synchronous=False)
     scenario = Scenario((job,), profile)
     if profile.hang_per_hour:
@@ -114,7 +113,7 @@ def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
 
 
 def _draw_keeping_job(rng: random.Random, number: int) -> SimJob:
-    """Draw a job that keeps its machines for so long that the next one often takes them."""
+    """Draw a job that often keeps its machines until the next job takes them."""
     job_id = f"sim_{number}"
     keep_s = rng.choice((None, 0, 60, 300, 300, 300))
     document, plan = training_job(rng.choice((0, 1, 1, 2)), variant=0, job_id=job_id, keep_s=keep_s)

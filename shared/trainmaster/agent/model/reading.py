@@ -1,5 +1,4 @@
-"""How far a program is, as one of its conventions shows it, within limits that hostile programs
-cannot exceed.
+"""How far a program is, as one source shows it, within limits that hostile programs cannot exceed.
 
 A source is what the program reports, what it prints, or its summary events; `progress/collector.py`
 chooses the best one.
@@ -36,8 +35,10 @@ class Reading:
     epochs: int | None = None
     """Number of epochs in all."""
     counts_from_zero: bool = field(default=False, compare=False)
-    """Whether an epoch 0 was named. Readings are equal without it: the line of epoch 0 leaves the
-    end of the output without any progress.
+    """Whether an epoch 0 was named, so that epoch 4 is the fifth one.
+
+    It is not compared, because it is no progress: it changes when the line of epoch 0 is no longer
+    part of the end of the output.
     """
     not_finite: tuple[str, ...] = ()
     """Clean names of the metrics whose last value is NaN or infinite."""

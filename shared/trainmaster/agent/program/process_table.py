@@ -81,7 +81,8 @@ def out_of_memory(
     """Return whether a program, or a process that it had started, was killed for lack of memory.
 
     SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have
-    grown between `before` and `after`. 137 is the exit status of a shell whose child was killed.
+    grown between `before` and `after`. A shell whose child was killed exits with 137, and a program
+    that passes on Python's code of the child, -9, with 247.
     `message`: of the program's error, which may say that a child was killed.
     """
     has_grown = any(count > before.get(source, count) for source, count in after.items())
@@ -90,7 +91,8 @@ def out_of_memory(
 
 def was_killed(returncode: int, message: str) -> bool:
     """Return whether a program, or a process that it had started, seems to have got SIGKILL."""
-    is_own_end = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    kill = signal.SIGKILL
+    is_own_end = returncode in (-kill, 128 + kill, 256 - kill)
     return is_own_end or bool(_CHILD_KILLED.search(message))
 
 

@@ -34,12 +34,9 @@ CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200
 """If more output follows a traceback, the program did not end with that error."""
 STARTS_MAX = 64
-"""How many tracebacks are read, the latest ones: more than one machine has processes that fail at
-once.
-"""
+"""How many tracebacks are read, the latest ones. Fewer processes fail at once on one machine."""
 BARE_LINES = 5
-"""Lines at the end of the output in which an error without a traceback, with its file, is searched.
-"""
+"""How many lines at the end of the output may contain an error without a traceback."""
 
 _GROUP = "+ Exception Group "
 """Before the first line of an exception group's traceback. Its other lines begin with "| "."""
@@ -191,7 +188,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             awaiting_cause.add(prefix)
         if is_cause_of_next:
             if candidates[-1].prefix == prefix:
-                _take_place(candidates[-1].error, error, lines[max(0, start - 2) : start])
+                _use_frames_of_pool(candidates[-1].error, error, lines[max(0, start - 2) : start])
         else:
             causes = reader.read_causes(start)
             candidates.append(_Candidate(prefix, {**error, "causes": causes} if causes else error))
@@ -251,11 +248,14 @@ def _read_report(text: str, package: str) -> dict[str, Any] | None:
     return _TracebackReader(lines, package).read(0, len(lines))
 
 
-def _take_place(error: dict[str, Any], cause: dict[str, Any], lines_before: list[str]) -> None:
-    """Take the place of a cause that is the same error, raised in a process of a pool.
+def _use_frames_of_pool(
+    error: dict[str, Any], cause: dict[str, Any], lines_before: list[str]
+) -> None:
+    """Give the error the frames of its cause, if that is the same error in a process of a pool.
 
-    Python raises it again in the process that waits for it. `lines_before`: those before the
-    cause's traceback, as multiprocessing, concurrent.futures and joblib print them.
+    Python raises an error of such a process again in the process that waits for it, so its own
+    frames do not show where it happened. `lines_before`: those before the cause's traceback, as
+    multiprocessing, concurrent.futures and joblib print them.
     """
     is_same = "RemoteTraceback:" in "".join(lines_before) and error["type"] == cause["type"]
     if is_same:

@@ -135,8 +135,8 @@ class UtilizationMonitor:
         self._find_quiet = find_quiet
         try:
             while not self.is_off and self._incarnation_key() is None:
-                # Nothing but a program sets `_ended`: what starts and ends within this pause is
-                # reported below.
+                # A program that starts and ends within this pause is not missed: its end sets
+                # `_ended`, which `_measure` reads.
                 time.sleep(START_POLL_S)
             self._measure()
         except UNREADABLE as error:
@@ -158,7 +158,7 @@ class UtilizationMonitor:
         program_ended = False
         while not self.is_off:
             wait_s = self._sample_s
-            if program_ended:  # its last report waits for the distance from the one before
+            if program_ended:  # its last report must keep the distance from the one before
                 wait_s = max(DISTANCE_MIN_S - (time.monotonic() - reported_at), 0.0)
             if self._ended.wait(wait_s):
                 self._ended.clear()

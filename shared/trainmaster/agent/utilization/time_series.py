@@ -38,6 +38,8 @@ class SeriesOrigin:
     @staticmethod
     def of(identity: AgentIdentity) -> SeriesOrigin:
         config = identity.config
+        # The last part of the log's name is that of the installation.
+        namespace = config.log["name"].rpartition("/")[2] if config.log else "trainmaster"
         labels = {"task_type": config.task_type, "generation": str(config.vm_generation)}
         if identity.host is not None:  # the hosts of a slice are machines of one replica
             labels["host"] = str(identity.host.number)
@@ -45,7 +47,7 @@ class SeriesOrigin:
             {
                 "project_id": config.project,
                 "location": identity.vm.zone.rpartition("-")[0],
-                "namespace": config.log["name"].rpartition("/")[2] if config.log else "trainmaster",
+                "namespace": namespace,
                 "job": config.job_id,
                 "task_id": f"{config.task_type}-{identity.index}",
             },
@@ -65,7 +67,7 @@ def request_body(
     """Return the body: one point for each series.
 
     `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of
-    the report. `quiet`: set if the program is on its way to be ended as hung.
+    the report. `quiet`: how long the program has been quiet, if it will be ended for that.
     """
     gauge = {"endTime": rfc3339(end_ns)}
     since_start = {"startTime": rfc3339(start_ns), **gauge}

@@ -22,10 +22,10 @@ from ..arguments.argument import (
 )
 
 SPLIT_SUM_MAX: Final = 0.4
-"""Source: the service's pages: validation_split + test_split <= 0.40."""
+"""Largest sum of the shares for validation and test. Source: the same pages."""
 
 ROUNDING: Final = 1e-9
-"""More than the sum of two shares can be off by binary rounding."""
+"""Tolerance for a sum of two shares, larger than any error of binary rounding."""
 _OF_VALIDATION: Final = (
     "Share of the rows for evaluation. Only with preprocess and without validation_data_path."
 )
@@ -69,7 +69,10 @@ TABULAR: Final = (
 
 
 def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
-    """Check the shares for validation and test, and note those that have no effect."""
+    """Check the shares for validation and test, and note those that have no effect.
+
+    A share has an effect only if the data are split, and no file of its own has these rows.
+    """
     effective = dict.fromkeys(("validation_split", "test_split"), 0.0)
     for name, path in (
         ("validation_split", "validation_data_path"),

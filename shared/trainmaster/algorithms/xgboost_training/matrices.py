@@ -50,24 +50,17 @@ def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matr
     for index in table.columns:
         wrong = table[index][table[index].notna() & numbers[index].isna()]
         if len(wrong):
-            problem = (
-                f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a"
-                " number"
-            )
             raise DataError(
-                f"{problem}; encode the categories, or use boosted_trees with --preprocess"
+                f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a"
+                " number; encode the categories, or use boosted_trees with --preprocess"
             )
     first_feature = 2 if has_weights else 1
     if numbers.iloc[:, :first_feature].isna().any(axis=None):
-        raise DataError(
-            f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove"
-            " them"
-        )
+        or_weight = " or weight" if has_weights else ""
+        raise DataError(f"the {name} have rows without a target{or_weight}; remove them")
     if numbers.shape[1] <= first_feature:
-        raise DataError(
-            f"the {name} have no features; they follow the"
-            f" target{' and the weight' if has_weights else ''}"
-        )
+        and_weight = " and the weight" if has_weights else ""
+        raise DataError(f"the {name} have no features; they follow the target{and_weight}")
     content = numbers.to_numpy(dtype=np.float64)
     weights = content[:, 1] if has_weights else None
     return Matrix(content[:, first_feature:].astype(np.float32), content[:, 0], weights)
@@ -82,13 +75,10 @@ def check_labels(targets: Array, values: Values) -> None:
         classes = values["num_class"]
         largest = int(targets.max())
         if isinstance(classes, int) and not _are_class_numbers(targets, classes):
-            problem = (
-                f"the target has classes up to {largest}, and {objective} with"
-                f" --num_class={classes} needs whole"
-            )
             raise DataError(
-                f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use"
-                " --preprocess"
+                f"the target has classes up to {largest}, and {objective} with"
+                f" --num_class={classes} needs whole numbers from 0 to {classes - 1}; correct"
+                " --num_class, or use --preprocess"
             )
     elif objective.startswith("binary:") and not np.isin(targets, (0, 1)).all():
         wrong = targets[~np.isin(targets, (0, 1))][0]

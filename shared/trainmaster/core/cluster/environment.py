@@ -15,8 +15,8 @@
 | libtpu, JAX        | MEGASCALE_*, on several slices of one type                         |
 |                    | (the agent sets MEGASCALE_SLICE_ID)                                |
 
-Source: the service's documented list; `environment_variables.py` of google-cloud-aiplatform for
-AIP_*; JAX's and Ray's uses of MEGASCALE_*.
+Source: AI Platform Training's documented list; `environment_variables.py` of
+google-cloud-aiplatform for AIP_*; JAX's and Ray's uses of MEGASCALE_*.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def environment(
         variables["TPU_CONFIG"] = json.dumps(node)
         # TensorFlow's resolver takes `local` for chips on the program's own host.
         variables["TPU_NAME"] = "local"
-    if cluster.slice_base(task_type) is not None:
+    trains_across_slices = cluster.slice_base(task_type) is not None
+    if trains_across_slices:
         variables |= {
             "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(rank=0)}:{MEGASCALE_PORT}",
             "MEGASCALE_NUM_SLICES": str(len(plan.slices)),

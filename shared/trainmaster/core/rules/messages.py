@@ -47,6 +47,11 @@ CAUSE_LENGTH_MAX: Final = 240
 """Characters of an error's type and message in a decision, at most. An errorMessage has all."""
 LAST_WORDS_MAX: Final = 256
 """Characters of the last words of an output, at most. The agent cuts those on standard error."""
+_STATUS_VALUES: Final = 256
+_SIGNALS_OF_CHILDREN: Final = frozenset(
+    (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+)
+"""Signals that end a child process. Others, such as 1, are also the negative of plain statuses."""
 MEMBERS_SHOWN: Final = 5
 """Members that a sentence names, at most."""
 
@@ -106,7 +111,18 @@ def _details(event: ReplicaExited) -> str:
     if event.error is not None:
         return f": {short_cause(event)}"
     words = _last_words(event)
-    return f"; {words}" if words else ""
+    return f"{_of_child(event)}; {words}" if words else _of_child(event)
+
+
+def _of_child(event: ReplicaExited) -> str:
+    """Return what an exit status means that is the negative number of a signal, as Python's
+    `subprocess` reports it, in the eight bits of a status; empty for another one.
+    """
+    number = _STATUS_VALUES - event.exit_status if event.exit_status is not None else 0
+    if number not in _SIGNALS_OF_CHILDREN:
+        return ""
+    name = signal.Signals(number).name
+    return f", as sys.exit(-{number}) does for a child process that {name} ended"
 
 
 def _last_words(event: ReplicaExited) -> str:

@@ -1,11 +1,12 @@
-"""One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that
-belong to no job. One count of the series that agents write to Cloud Monitoring while they work,
-compared with the running replicas: VMs that hang.
+"""Checks the VMs of all jobs at once, and requests a reconciliation of each job that needs one.
 
-The sweep requests it once a minute, as soon as the request before has been delivered. The listing
-is older than the state that it is compared with: a job that changes in between gets one
-reconciliation more than it needs. VMs without a job are in
-`trainmaster.flows.provisioning.orphans`.
+One listing of all VMs, compared with what is stored about the jobs, shows lost VMs and VMs that
+belong to no job (`orphans` handles those). One count of the time series that agents write to Cloud
+Monitoring while they work, compared with the running replicas, shows VMs that hang.
+
+The sweep, which runs once a minute, requests a check as soon as its last request has been
+delivered. The listing is older than the state that it is compared with: a job that changes in
+between gets one reconciliation more than it needs.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _log = logging.getLogger(__name__)
 def handle(fleet_deps: FleetDeps, deps: Deps, requested_at: datetime | None = None) -> None:
     """List and compare once, unless a check that was requested later has begun.
 
-    `requested_at`: the time of the request's message; None: now. It is noted first, also for the
-    sweep: the requests that were published before it have been delivered, too, as far as Pub/Sub
-    keeps their order.
+    `requested_at`: the time of the request's message; None: now. It is stored first. From that the
+    sweep sees that its earlier requests have been delivered, too, as far as Pub/Sub keeps their
+    order.
     """
     requested_at = requested_at or deps.clock()
     latest_at = deps.store.sweep_requests().reached_at
@@ -102,9 +103,9 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
 
 
 def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all: RunAll) -> None:
-    """Record it for the jobs that have run.
+    """Record for each job that has run that its VMs are out of reach.
 
-    The others go on to another zone, or record why they have no VMs.
+    The other jobs go on to another zone, or record why they have no VMs.
     """
     run_all(
         [
@@ -132,7 +133,8 @@ def _compare(
     fleet_deps: FleetDeps,
     deps: Deps,
 ) -> None:
-    """Compare running jobs with their VMs. The sweep itself requests those that change anyway.
+    """Compare running jobs with their VMs, except for those whose reconciliation the sweep itself
+    requests.
 
     Jobs are compared side by side: thousands of jobs one after another would take longer than until
     the next sweep.
@@ -168,8 +170,10 @@ def _request_reconciliations(compared: _Compared, fleet_deps: FleetDeps, deps: D
 def _find_silent(
     running: Mapping[str, int], metrics: MetricReader | None, now: datetime
 ) -> Sequence[str]:
-    """Return the jobs with fewer series than running replicas, if there were more before: the first
-    point of a series may take minutes to be seen.
+    """Return the jobs that have fewer series than running replicas, and had more series before.
+
+    A job that had no more before has just started: the first point of a series may be visible only
+    after minutes.
     """
     if metrics is None or not running:
         return ()

@@ -145,10 +145,10 @@ def with_kept_machines(
         path = (JOB_SPEC, "persistentResourceId")
         requested = RESOURCE_KEEP_S
     if resource is not None and not _RESOURCE_ID.fullmatch(resource):
-        problem = "must have lower-case letters, digits and hyphens, begin with a letter, and be at"
         problems.add_text(
             (JOB_SPEC, "persistentResourceId"),
-            f"{problem} most 63 characters long",
+            "must have lower-case letters, digits and hyphens, begin with a letter, and be at most"
+            " 63 characters long",
             advice="my-resource",
         )
     if plan.tpu_zones:

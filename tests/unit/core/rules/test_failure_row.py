@@ -238,6 +238,13 @@ Extension modules: numpy (total: 1)
         ),
         pytest.param(exited(CHIEF, 1), "chief 0 exited with status 1: it restarts", id="no output"),
         pytest.param(
+            exited(CHIEF, 247),
+            "chief 0 exited with status 247, as sys.exit(-9) does for a child process that SIGKILL"
+            " ended: it restarts",
+            id="status of a child's signal",
+        ),
+        pytest.param(exited(CHIEF, 255), "chief 0 exited with status 255: it restarts", id="-1"),
+        pytest.param(
             replace(exited(CHIEF, signal=9), stderr_line="epoch 3"),
             "chief 0 was ended by signal 9(SIGKILL): it restarts",
             id="signal: the last line is no cause",
