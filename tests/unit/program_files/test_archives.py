@@ -103,7 +103,7 @@ def test_files_of_what_is_no_archive_are_not_known(archive: bytes) -> None:
 
 def test_zip_archive_with_a_file_without_a_name_is_not_known() -> None:
     """`zipfile` ends a name at a null byte, and then looks at its last character."""
-    archive = wheel_of({"trainer/task.py": ""}).replace(b"trainer/task.py", b"\0rainer/task.py")
+    archive = wheel_of({"trainer/task.py": b""}).replace(b"trainer/task.py", b"\0rainer/task.py")
     assert open_archive(archive, LIMIT, LIMIT) is None
 
 
