@@ -46,7 +46,10 @@ class Gang:
             self._watch(number, has_channel=members > 1, **config) for number in range(members)
         ]
         for watch in self.watches:
-            watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stacks=lambda: STACKS)))
+            program = SimpleNamespace(
+                printed_at=0.0, stacks=lambda: STACKS, error_before_stacks=lambda: None
+            )
+            watch.start(ROUND, cast("Any", program))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
         launcher: Any = SimpleNamespace(end_stalled=lambda *given: self._note(number, given[-1]))
