@@ -213,20 +213,22 @@ def test_job_that_cannot_have_a_folder_is_refused(
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "remedy"),
     [
-        "-r other.txt",
-        "--index-url https://a/simple",
-        "./own",
-        "git+https://a/b",
-        "a==1 --hash=sha256:00",
-        "a==1 \\",
-        "https://a/b.whl",
+        ("-r other.txt", r"write the lines of other\.txt in its place"),
+        ("--index-url https://a/simple", "must be a package, such as"),
+        ("./own", "must be a package, such as"),
+        ("git+https://a/b", "write NAME @ before the address"),
+        ("a==1 --hash=sha256:00", "leave out its hashes"),
+        ("a==1 \\", "leave out its hashes"),
+        ("https://a/b.whl", "must be a package, such as"),
     ],
 )
-def test_requirement_that_is_no_package_is_named_with_its_line(folder: Path, line: str) -> None:
+def test_requirement_that_is_no_package_is_named_with_its_line(
+    folder: Path, line: str, remedy: str
+) -> None:
     (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
-    with pytest.raises(PermanentError, match=r"requirements\.txt:2: .*must be a package, such as"):
+    with pytest.raises(PermanentError, match=rf"requirements\.txt:2: .*{remedy}"):
         read_requirements(folder)
 
 
