@@ -58,8 +58,12 @@ def of_slices(
 
 
 def report_ready(world: World, hosts: int) -> None:
-    for host in range(hosts):
-        world.send("vm-ready", CHIEF, **({"host": host} if hosts > 1 else {}))
+    """Let the agents of all hosts of the chief's slice report that they are ready."""
+    if hosts == 1:
+        world.send("vm-ready", CHIEF)
+    else:
+        for host in range(hosts):
+            world.send("vm-ready", CHIEF, host=host)
     world.deliver()
 
 

@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class PackageIndex:
+    """The index with its server. It has wheels only."""
+
     def __init__(self) -> None:
         self.requested: list[str] = []
         """Names of the projects whose page was requested."""
@@ -44,11 +46,9 @@ class PackageIndex:
                 f"<!DOCTYPE html><html><body>{links}</body></html>".encode(),
             )
         content = self._wheels.get(rest[0], {}).get(rest[1])
-        return (
-            (404, "text/plain", b"")
-            if content is None
-            else (200, "application/octet-stream", content)
-        )
+        if content is None:
+            return 404, "text/plain", b""
+        return 200, "application/octet-stream", content
 
 
 def _handler_of(index: PackageIndex) -> type[BaseHTTPRequestHandler]:

@@ -79,7 +79,7 @@ def asked(
     why: SaveCause = SaveCause.NOTICE,
     replicas: tuple[ReplicaId, ...] = (),
 ) -> SaveRequest:
-    """Return a request to save that was recorded so long ago."""
+    """Return a request to save that was recorded `ago` before `NOW`."""
     return SaveRequest(number, NOW - ago, at(160), why, replicas)
 
 
