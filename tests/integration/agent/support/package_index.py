@@ -22,9 +22,8 @@ class PackageIndex:
         self._thread.start()
 
     def add(self, name: str, version: str, wheel: bytes) -> None:
-        self._wheels.setdefault(name, {})[
-            f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
-        ] = wheel
+        file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        self._wheels.setdefault(name, {})[file] = wheel
 
     def close(self) -> None:
         self._server.shutdown()
@@ -40,11 +39,9 @@ class PackageIndex:
                 f'<a href="/files/{rest[0]}/{file}">{file}</a>'
                 for file in self._wheels.get(rest[0], {})
             )
-            return (
-                (200 if links else 404),
-                "text/html",
-                f"<!DOCTYPE html><html><body>{links}</body></html>".encode(),
-            )
+            status = 200 if links else 404
+            page = f"<!DOCTYPE html><html><body>{links}</body></html>"
+            return status, "text/html", page.encode()
         content = self._wheels.get(rest[0], {}).get(rest[1])
         if content is None:
             return 404, "text/plain", b""
