@@ -369,18 +369,18 @@ def test_metadata_and_labels_change_only_with_the_current_fingerprint(emulator: 
     labels = compute_v1.InstancesSetLabelsRequest(
         label_fingerprint=vm.label_fingerprint, labels={"a": "2"}
     )
-    for _ in range(2):  # the first change makes the fingerprint of the second one stale
-        try:
-            emulator.instances.set_labels_unary(
-                project=PROJECT,
-                zone=ZONE,
-                instance="vm",
-                instances_set_labels_request_resource=labels,
-            )
-        except exceptions.PreconditionFailed:
-            break
-    else:
-        pytest.fail("a stale fingerprint was accepted")
+
+    def set_labels() -> None:
+        emulator.instances.set_labels_unary(
+            project=PROJECT,
+            zone=ZONE,
+            instance="vm",
+            instances_set_labels_request_resource=labels,
+        )
+
+    set_labels()
+    with pytest.raises(exceptions.PreconditionFailed):
+        set_labels()
     changed = emulator.get("vm")
     assert [(item.key, item.value) for item in changed.metadata.items] == [("k", "v")]
     assert dict(changed.labels) == {"a": "2"}
