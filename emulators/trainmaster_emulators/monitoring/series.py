@@ -16,6 +16,8 @@ VALUE_FIELDS: Final = {"DOUBLE": "doubleValue", "INT64": "int64Value", "BOOL": "
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """A value, and the interval it is about, in nanoseconds since the epoch."""
+
     start_ns: int
     """Equals the end for a gauge."""
     end_ns: int

@@ -69,6 +69,8 @@ HOP_HEADERS: Final = frozenset(
 
 
 class ForwardingServer(QuietServer):
+    """Knows the emulators to which requests are forwarded."""
+
     storage: tuple[str, int]
     """Host and port of fake-gcs-server."""
     others: Mapping[str, tuple[str, int]] = MappingProxyType({})
