@@ -1,5 +1,5 @@
-"""A tuning job's trials may differ from what its ledger says: start, cancel and record trials until
-they are equal.
+"""A tuning job's trials may differ from what its ledger (record of decisions) says: start, cancel
+and record trials until they are equal.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class World(Protocol):
 
 
 class MemoryWorld:
+    """The fleet in memory."""
+
     def __init__(self) -> None:
         self.fleet = MemoryFleet()
 

@@ -1,4 +1,6 @@
-"""Errors of Google's clients as TemporaryError, PermanentError and ConflictError."""
+"""Errors of Google's clients become ours: TemporaryError (Pub/Sub delivers the event again),
+RefusedError (the same, and an operator can repair it), PermanentError and ConflictError.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ NO_DATABASE = (
     "Project 'p' or database '(default)' does not exist.",
     "The project p does not exist or it does not contain an active Cloud Firestore database.",
 )
-"""What Google answers has changed, and differs between its protocols."""
+"""Google's messages: they have changed, and differ between its protocols."""
 NO_DOCUMENT = "No document to update: projects/p/databases/(default)/documents/jobs/digits_1"
 
 
@@ -107,6 +109,8 @@ def an_entry() -> LedgerEntry:
 
 
 def failing(error: Exception) -> Callable[..., Any]:
+    """Return a function that raises the error, whatever its arguments are."""
+
     def fail(*_: object, **__: object) -> None:
         raise error
 

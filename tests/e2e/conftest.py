@@ -60,7 +60,7 @@ WHEEL = "packages/scripted/scripted_trainer-0.1-py3-none-any.whl"
 POLL_S = 0.2
 SLOWDOWN_MAX = 3
 MANY_STEPS = 100_000
-"""A job with so many steps does not end by itself: the test cancels it or calls `Lab.finish`."""
+"""More steps than a job takes in any test: the test cancels it or calls `Lab.finish`."""
 
 
 @cache
@@ -134,7 +134,10 @@ class Lab:
     def scripted_spec(
         self, *, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
     ) -> dict[str, object]:
-        """Upload the scripted trainer's package and return a job file for it."""
+        """Upload the scripted trainer's package and return a job file for it.
+
+        `changes`: fields of its training input, or the field `trainmaster` of the job file.
+        """
         spec: dict[str, object] = {
             "scaleTier": "CUSTOM",
             "masterType": "n1-standard-4",
@@ -144,11 +147,14 @@ class Lab:
             "jobDir": f"gs://{self.bucket}/scripted",
             "region": "us-central1",
             "runtimeVersion": "scikit-learn-1.9",
-            **({"workerType": "n1-standard-4", "workerCount": workers} if workers else {}),
-            **changes,
         }
+        if workers:
+            spec |= {"workerType": "n1-standard-4", "workerCount": workers}
+        spec |= changes
         extension = spec.pop("trainmaster", None)
-        return {"trainingInput": spec, **({"trainmaster": extension} if extension else {})}
+        if not extension:
+            return {"trainingInput": spec}
+        return {"trainingInput": spec, "trainmaster": extension}
 
     def wheel(self) -> str:
         """Upload the scripted trainer's wheel and return its URI."""

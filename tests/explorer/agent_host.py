@@ -116,6 +116,7 @@ class AgentHost:
     # What happens to the machine.
 
     def boot(self) -> None:
+        """Start the machine and its agent, unless the VM is gone, hung or not running."""
         if self.vm.is_gone or self.vm.is_hung or self.vm.status is not VmStatus.RUNNING:
             return
         if not self.is_on:
@@ -153,6 +154,7 @@ class AgentHost:
         self.world.log("full disk", self.vm)
 
     def power_off(self, cause: str) -> None:
+        """Stop the machine at once. `cause`: why its program ends."""
         if not self.is_on:
             return
         self.off_since_s = self.world.now_s
@@ -163,6 +165,7 @@ class AgentHost:
 
     @property
     def last_beat_s(self) -> float:
+        """Time of the last heartbeat that was written."""
         until_s = self.world.now_s
         if not self.is_on:
             until_s = self.off_since_s
@@ -177,13 +180,13 @@ class AgentHost:
         self._notify(path)
 
     def announce_early(self, ahead_s: float) -> None:
-        """The metadata server announces maintenance so long ahead."""
+        """Let the metadata server announce maintenance that begins in `ahead_s` seconds."""
         at = self.world.clock() + timedelta(seconds=ahead_s)
         self._metadata[UPCOMING] = json.dumps({"window_start_time": at.isoformat()})
         self._notify(UPCOMING)
 
     def withdraw_maintenance(self) -> None:
-        """The metadata server announces no maintenance any more."""
+        """Let the metadata server announce no maintenance any more."""
         for path in (NOTICES["maintenance"][0], UPCOMING):
             self._metadata.pop(path, None)
             self._notify(path)
@@ -308,6 +311,8 @@ def _parse_config(text: str) -> VmConfig:
 
 
 class VirtualConsole(Console):
+    """The serial console of a machine: its lines are in the log of the history."""
+
     def __init__(self, host: AgentHost) -> None:
         super().__init__(-1)
         self._host = host
@@ -375,6 +380,8 @@ class VirtualPublisher:
 
 
 class VirtualSetup:
+    """A set-up of the machine that takes virtual time, and may fail."""
+
     def __init__(self, host: AgentHost, threads: Threads) -> None:
         self._host = host
         self._threads = threads

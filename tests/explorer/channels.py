@@ -40,6 +40,8 @@ class Network:
 
 
 class VirtualChannel(PeerChannel):
+    """The channel between the agents of a gang, over datagrams of the virtual network."""
+
     address: Address
     round: object = None
     """The round that the machine runs."""

@@ -92,6 +92,7 @@ class ExploredVm:
         """
 
     def observe(self) -> Vm:
+        """Return the VM as the API lists it now."""
         return Vm(
             self.name,
             self.zone,

@@ -104,6 +104,7 @@ class History:
                 )
 
     def submit(self, job_id: str, kind: str, document: bytes) -> ExploredJob:
+        """Submit the job file, as an object or as a message."""
         self.world.log("job", kind, document.decode())
         job = self.jobs[job_id] = ExploredJob(self.world, self.store, job_id, kind)
         if self.world.chance(self.world.profile.uploads):

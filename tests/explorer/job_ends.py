@@ -29,6 +29,8 @@ KNOWN_S: Final = 700.0
 
 
 class JobEnds:
+    """Checks of how a job ended."""
+
     def __init__(
         self, job: ExploredJob, store: MemoryStore, machines: JobMachines, charges: Charges
     ) -> None:

@@ -37,11 +37,14 @@ _Paid = tuple[Span, str]
 
 
 class MachineSets:
+    """Checks of the machine sets that jobs leave to later jobs."""
+
     def __init__(self, world: World, store: MemoryStore) -> None:
         self._world = world
         self._store = store
 
     def on_commit(self, jobs: Mapping[str, ExploredJob]) -> None:
+        """K1: a machine set has at most one holder that lives."""
         states = [job.examiner.state for job in jobs.values() if job.examiner.state]
         live = [state.job for state in states if not state.job.state.is_terminal]
         held = Counter(job.set_id for job in live if job.machines)
@@ -50,6 +53,7 @@ class MachineSets:
                 self._world.violate("K1 two live holders", set_id)
 
     def on_delete(self, vm: ExploredVm) -> None:
+        """K2: a healthy VM is not deleted while it is kept."""
         loaded = self._store.load(vm.set_id)
         machines = loaded.state.machine_set if loaded else None
         if machines is None or not machines.is_kept:

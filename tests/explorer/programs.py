@@ -158,6 +158,10 @@ class Programs:
         threads: Threads,
         tenure: int = 1,
     ) -> Program:
+        """Start the program of an incarnation, and plan how it ends.
+
+        `key`: attempt and incarnation; `without`: members that the round leaves out.
+        """
         world = self._world
         work_s = self._job.work_s
         program = Program(agent, key, world.now_s, self._job, tenure, without=without)

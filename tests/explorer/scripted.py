@@ -146,7 +146,7 @@ class Scripted(History):
             self.world.after(after_s, agent.boot)
 
     def announce(self, name: str, ahead_s: float) -> None:
-        """Announce maintenance of the replica's VM so long ahead. The VM stays until then."""
+        """Announce maintenance of the replica's VM in `ahead_s` seconds. The VM stays till then."""
         for agent in self.vm(name).agents:
             agent.announce_early(ahead_s)
 
@@ -156,7 +156,7 @@ class Scripted(History):
             agent.withdraw_maintenance()
 
     def stockout(self, seconds: float, task_type: str | None = None) -> None:
-        """Let Google have no VMs, or none of this role, for so long."""
+        """Let Google have no VMs, or none for this task type, for this time."""
         until_s = self.world.now_s + seconds
         create = self.cloud.create
 

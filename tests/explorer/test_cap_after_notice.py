@@ -14,7 +14,9 @@ LAST_SAVE_S = 270.0
 
 
 def run(announced_s: float | None) -> Scripted:
-    """Let a job run into its cap. Maintenance is announced so long before the money is used up."""
+    """Let a job run until its `maxCost` is used up. `announced_s`: how long before, in seconds,
+    maintenance of a VM is announced; None: it is not.
+    """
     case = Scripted(2, options={"maxCost": f"{CAP_USD} USD"})
     case.explored.reaction_to_save = GOES_ON
     case.train()

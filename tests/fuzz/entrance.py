@@ -43,5 +43,5 @@ Entrances = Mapping[str, Callable[[], Entrance]]
 
 
 def text_of(data: bytes, chars_max: int) -> str:
-    """Return an input as a text, of at most so many characters."""
+    """Return an input as a text, cut to `chars_max` characters."""
     return data.decode(errors="replace")[:chars_max]

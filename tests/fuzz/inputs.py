@@ -21,7 +21,7 @@ from typing import Any, Final
 BYTES_MAX: Final = 4_000_000
 WORD: Final = re.compile(rb"\w+|\W")
 WORDY_BYTES_MAX: Final = 10_000
-"""Longer bytes are not separated into words."""
+"""Longer inputs are not separated into words."""
 SCALARS: Final[tuple[Any, ...]] = (
     None,
     True,
@@ -146,16 +146,26 @@ def shapes(random: Random) -> bytes:
 
 
 def hostile(random: Random, seeds: Sequence[object]) -> bytes:
-    """Return one input: a shape, or a changed seed as JSON, YAML or damaged bytes."""
+    """Return one input: a shape, or a changed seed as JSON or damaged bytes.
+
+    `seeds`: documents that the entrance accepts, as JSON values or bytes.
+    """
     if random.random() < 0.1:
         return shapes(random)
     seed = random.choice(seeds)
     if isinstance(seed, bytes):
         return damage(random, seed, seeds)
-    document = json.loads(json.dumps(seed))
+    text = json.dumps(seed)
     for _ in range(random.choices((0, 1, 2, 3, 4), (1, 10, 4, 1, 1))[0]):
-        document = change(random, document)
-    data = json.dumps(document).encode()[:BYTES_MAX]
+        # Parsed each time: the copies that `change` makes of a part are one object, so that a
+        # second change within it would be made in each of them, up to gigabytes.
+        try:
+            text = json.dumps(change(random, json.loads(text)))
+        except RecursionError:
+            break
+        if len(text) > BYTES_MAX:
+            break
+    data = text.encode()[:BYTES_MAX]
     return data if random.random() < 0.8 else damage(random, data, seeds)
 
 
@@ -172,11 +182,7 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
             copied = json.loads(repeated)  # to parse each copy would take longer than most inputs
             part.extend([copied] * min(times, BYTES_MAX // len(repeated)))
         elif choice < 0.3 and isinstance(part, dict):
-            part[
-                random.choice(WORDS)
-                if random.random() < 0.7
-                else str(random.choice(SCALARS))[:2000]
-            ] = part[key]
+            part[other_name(random)] = part[key]
         else:
             part[key] = change(random, part[key], depth + 1)
         return part
@@ -190,6 +196,13 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
     except RecursionError:
         return []
     return value
+
+
+def other_name(random: Random) -> str:
+    """Return a name for a member of an object: mostly one that job files know."""
+    if random.random() < 0.7:
+        return random.choice(WORDS)
+    return str(random.choice(SCALARS))[:2000]
 
 
 def similar(random: Random, value: Any) -> Any:

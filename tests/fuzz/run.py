@@ -38,10 +38,10 @@ QUICK_S: Final = 0.01
 the budget.
 """
 MEASURED_EVERY: Final = 100
-"""At most so many quick inputs count for the next slow one."""
+"""Most quick inputs that are measured together, with the slow one after them."""
 TURN_S_MAX: Final = 20.0
 TURN_INPUTS: Final = 1000
-"""After so many inputs of a turn, an entrance that keeps what it accepts would fill the memory."""
+"""Most inputs of a turn. With more, an entrance that keeps what it accepts fills the memory."""
 ACCEPTED: Final = "accepted"
 KINDS_SHOWN: Final = 3
 OUTCOME_WORDS: Final = 8
@@ -182,8 +182,8 @@ def outcome(kind: str, message: str) -> str:
 def take_turns(
     names: Sequence[str], seed: int, seconds: float, inputs: int, jobs: int
 ) -> dict[str, Report]:
-    """Run inputs at all of the entrances, in so many processes, until the time or the number of all
-    inputs is used up.
+    """Run inputs at all of the entrances, in `jobs` processes, until `seconds` have passed or
+    `inputs` inputs have run.
     """
     reports = {name: Report() for name in names}
     turn_s = min(TURN_S_MAX, seconds * jobs / len(names) / 2)

@@ -52,6 +52,9 @@ BOOT_IMAGE: Final = "projects/my-project/global/images/family/trainmaster-debian
 
 @dataclass(frozen=True, slots=True)
 class PlannedResource:
+    """A resource that the plan creates."""
+
+    """What `terraform plan` would create."""
     address: str
     type: str
     values: dict[str, Any]

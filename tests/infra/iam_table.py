@@ -2,6 +2,10 @@
 
 `python -m tests.infra.iam_table` writes infra/grants.csv, which the local stack reads: it has no
 parser of Terraform's language.
+
+Terraform is not run. The parser leaves its expressions as texts, such as
+`google_service_account.function["submit"].member`, and the patterns here find in these texts which
+member and which resource they name.
 """
 
 from __future__ import annotations
@@ -47,19 +51,32 @@ _RESOURCES: Final = {
     "repository": "registry",
     "project": "project",
 }
-"""Argument that names the resource of a grant → kind of resource in the table."""
+"""Argument that names the resource of a grant → kind of resource in the table.
+
+The first one that a grant has counts: `project` also says where other resources are.
+"""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Grant:
+    """A role that a member has on a resource. All fields are words of the table."""
+
     member: str
+    """Such as `function submit`, `worker` or `users (var.clients)`."""
     role: str
+    """Such as `roles/pubsub.publisher`; a role of infra/iam.tf names that file."""
     resource: str
+    """Kind and name, such as `topic submit`; without a name, that of the installation."""
     condition: str = ""
+    """Title of the IAM condition; empty: there is none."""
 
 
 @cache
 def grants() -> list[Grant]:
+    """Return all grants of infra/ and its modules, each once.
+
+    Raises ValueError if a member is not in `_MEMBERS`.
+    """
     return sorted({grant for path in sorted(INFRA.rglob("*.tf")) for grant in _grants_in(path)})
 
 
@@ -83,6 +100,7 @@ def table() -> str:
 
 @cache
 def load(path: Path) -> dict[str, Any]:
+    """Return the blocks of a file of Terraform, by type."""
     with path.open(encoding="utf-8") as file:
         document: dict[str, Any] = hcl2.load(file)
         return document
@@ -104,26 +122,35 @@ def strings(values: list[str]) -> list[str]:
 
 
 def _grants_in(path: Path) -> Iterator[Grant]:
+    for body in _iam_members(path):
+        is_to_each_function = "var.account" in body["member"]  # of the module event_function
+        if is_to_each_function:
+            for function in _functions():
+                yield from _grants_to(function, body)
+        else:
+            yield from _expand(body)
+
+
+def _iam_members(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of each resource whose type ends with `_iam_member`: one grant, or one
+    for each key of its `for_each`.
+    """
     for entry in load(path).get("resource", []):
         for kind, resources in entry.items():
-            for body in resources.values():
-                if not kind.strip('"').endswith("_iam_member"):
-                    continue
-                if "var.account" in body["member"]:
-                    for function in _functions():
-                        yield from _grants_to(function, body)
-                else:
-                    yield from _expand(body)
+            if kind.strip('"').endswith("_iam_member"):
+                yield from resources.values()
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A function or console, as infra/ calls the module event_function for it."""
+    """A function or console: one call of the module event_function in infra/."""
 
     member: str
+    """Its service account, as the table names it."""
     state: str
-    """`user` or `viewer` of the database."""
+    """Its role on the database, which has the state of all jobs: `user` or `viewer`."""
     publishes: tuple[str, ...]
+    """Topics that it publishes to."""
 
 
 def _functions() -> Iterator[_Function]:
@@ -143,14 +170,15 @@ def _functions() -> Iterator[_Function]:
 
 
 def _chosen(expression: str, fact: str) -> str:
-    """Return the value of `FACT ? "user" : "viewer"`."""
+    """Return the value of `CONDITION ? "user" : "viewer"`, where only `fact` is true."""
     condition, then, otherwise = re.findall(r'^(.+) \? "(\w+)" : "(\w+)"$', expression)[0]
     return str(then if condition == fact else otherwise)
 
 
 def _grants_to(function: _Function, body: dict[str, Any]) -> Iterator[Grant]:
     """Yield the grants of a resource of the module event_function."""
-    if 'var.state == "user"' in body.get("count", "") and function.state != "user":
+    is_for_users_only = 'var.state == "user"' in body.get("count", "")
+    if is_for_users_only and function.state != "user":
         return
     role = _text(body["role"]).replace("${var.state}", function.state)
     if "for_each" in body:
@@ -174,15 +202,10 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
             for name, value in body.items()
             if isinstance(value, str)
         }
-        argument = next(
-            name
-            for name in _RESOURCES
-            if name in arguments
-            and not (name == "project" and {"service", "secret_id"} & set(arguments))
-        )
+        argument = next(name for name in _RESOURCES if name in arguments)
         resource = f"{_RESOURCES[argument]}{_resource_name(argument, arguments[argument])}"
         role = _role(arguments["role"])
-        if variable := re.search(r"var\.worker_\w+", for_each):
+        if variable := re.search(r"var\.worker_\w+", for_each):  # a list of the operator's own
             resource = f"each {_RESOURCES[argument]} of {variable[0]}"
             role = "its roles" if role.startswith("each.value") else role
         if "local.package_buckets" in for_each:
@@ -200,6 +223,7 @@ def _condition(body: dict[str, Any]) -> str:
 
 
 def _keys(for_each: str) -> list[str]:
+    """Return the keys of a `for_each`; `each.key` if its expression does not show them."""
     local = local_values()
     if for_each == "google_pubsub_subscription.this":
         return [
@@ -225,6 +249,7 @@ def _users(for_each: str, member: str) -> str:
 
 
 def _member(expression: str) -> str:
+    """Return the table's words for a `member`. Raises ValueError if `_MEMBERS` does not know it."""
     for pattern, words in _MEMBERS:
         match = re.search(pattern, expression)
         if match:
@@ -233,6 +258,7 @@ def _member(expression: str) -> str:
 
 
 def _role(expression: str) -> str:
+    """Return the role. The id of a custom role is `trainmaster` and its name in iam.tf."""
     custom = re.search(r"google_project_iam_custom_role\.(\w+)", expression)
     return f"trainmaster{custom[1].title().replace('_', '')} (iam.tf)" if custom else expression
 

@@ -61,6 +61,7 @@ class Block:
 
     @staticmethod
     def read(stored: dict[str, Any]) -> Block:
+        """Return the block from its JSON object."""
         return Block(
             {name: Attribute(**fields) for name, fields in stored["attributes"].items()},
             {
@@ -71,10 +72,12 @@ class Block:
 
     @property
     def required(self) -> set[str]:
+        """Names of the attributes and blocks that a resource must have."""
         attributes = {name for name, attribute in self.attributes.items() if attribute.required}
         return attributes | {name for name, nested in self.blocks.items() if nested.required}
 
     def has(self, name: str) -> bool:
+        """Return whether a file may set the attribute or block of this name."""
         return name in self.blocks or (
             name in self.attributes and not self.attributes[name].computed
         )

@@ -172,10 +172,9 @@ def call(
     port: int, method: str, path: str, body: object = None, token: str = ""
 ) -> tuple[int, dict[str, Any]]:
     """Call the function as soon as it listens; return the status and the JSON answer."""
-    headers = {
-        "Content-Type": "application/json",
-        **({"Authorization": f"Bearer {token}"} if token else {}),
-    }
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
     deadline = time.monotonic() + 60

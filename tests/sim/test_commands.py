@@ -62,8 +62,9 @@ def test_simulate_without_preemptions_loses_no_work(
     assert result.exit_code == 0, result.output
     report = json.loads(result.output)
     assert report["states"] == {"SUCCEEDED": 5}
-    assert 2.0 < report["wall_h"]["p50"] < 2.1
-    assert 6.0 < report["vm_h"]["p50"] < 6.3, "three VMs"
+    assert 2.0 < report["wall_h"]["p50"] < 2.1, "the duration and the start"
+    vms = 3
+    assert vms * 2.0 < report["vm_h"]["p50"] < vms * 2.1
     assert report["lost_h"] == {"p50": 0, "p90": 0}
 
 
@@ -105,13 +106,16 @@ def test_simulate_with_frequent_checkpoints_loses_less_work(
 def test_simulate_counts_the_vms_and_restarts_of_a_gang(
     runner: CliRunner, app: typer.Typer, job_file: Path
 ) -> None:
-    options = ["--seeds", "20", "--preemptions-per-hour", "2", "--duration", "3h"]
+    per_hour = 2
+    options = ["--seeds", "20", "--preemptions-per-hour", str(per_hour), "--duration", "3h"]
     result = runner.invoke(app, [str(job_file), *options, "--format", "json"])
     report = json.loads(result.output)
-    preemptions = 2 * report["vm_h"]["p50"]
-    # A preemption replaces one VM and restarts all three programs, unless another one comes first.
-    assert 0.6 * preemptions < report["replacements"]["p50"] < 1.4 * preemptions
-    assert 0.4 * preemptions < report["restarts"]["p50"] <= report["replacements"]["p50"]
+    preemptions = per_hour * report["vm_h"]["p50"]  # the rate is that of each VM
+    replacements, restarts = report["replacements"]["p50"], report["restarts"]["p50"]
+    assert replacements == pytest.approx(preemptions, rel=0.4), "each preemption replaces one VM"
+    # It also restarts all three programs. That counts once, or not at all if the next preemption
+    # comes before they run again.
+    assert 0.4 * preemptions < restarts <= replacements
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,9 @@ def test_duration_that_is_invalid_is_a_usage_error_about_its_option(text: str) -
 def test_simulator_command_prints_the_same_trace_in_two_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of them is this process. Strings and sets have other hashes in each process."""
+    """One of them is this process. Hashes of strings differ between them, and with the hashes the
+    order of sets.
+    """
     options = ["--seed", "3", "--profile", "calm"]
     command = [sys.executable, "-m", "trainmaster_local.simulator", *options]
     first = subprocess.run(command, capture_output=True, text=True, check=True).stdout

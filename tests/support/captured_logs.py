@@ -55,6 +55,7 @@ class CapturedLogs(logging.Handler):
 
 @pytest.fixture
 def caplog() -> Iterator[CapturedLogs]:
+    """Collect the records of all loggers, also of those that do not propagate theirs."""
     captured = CapturedLogs()
     captured.set_level(logging.WARNING)  # Python's default, whatever an earlier test has made of it
     known = [

@@ -31,6 +31,7 @@ class CompiledTemplates(BytecodeCache):
 
 
 def pytest_configure() -> None:
+    """Let all Flask applications of this process share compiled templates and routes."""
     Flask.jinja_options = {"bytecode_cache": CompiledTemplates()}
     compile_builder = Rule._compile_builder
 

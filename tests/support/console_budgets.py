@@ -26,16 +26,20 @@ POLL_BYTES_MAX: Final = 512.0
 ELEMENTS_MAX: Final = 12_000.0
 """HTML elements of a page of a job."""
 LANES_ELEMENTS_MAX: Final = 16_000.0
-"""Of a page on which each of 1,000 replicas has a lane: a lane has 8 elements, and 2 for each
-phase.
+"""HTML elements of a page of a job whose timeline shows each of 1,000 replicas. A replica's lane
+has 8 elements, and 2 for each phase, such as its boot.
 """
 SMALL_MS_MAX: Final = 250.0
 """Server's time of a page with little on it."""
+LARGE_JOB_MS_MAX: Final = 800.0
+"""Server's time of a page of a job of 1,000 replicas."""
+LONG_MS_MAX: Final = 1_000.0
+"""Server's time of a log of 1,000 lines, or of a tuning job's page."""
 
 
 def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: int) -> Figures:
-    """Return the figures that need no browser: of the static files, of a cold cache, and of each
-    page.
+    """Return the figures that need no browser, by name: of the static files, of a cold cache, and
+    of each page.
     """
     figures = {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
     large = next(name for name, page in pages.items() if page.path == "/jobs/large")
@@ -48,12 +52,12 @@ def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: i
 
 
 def prepare(site: LargeConsole, jobs: int, replicas: int, trials: int) -> None:
-    """Submit jobs, of which two have run, and a tuning job."""
+    """Submit `jobs` jobs that have not run, two that run, and a tuning job."""
     for number in range(jobs):
         site.submit(f"digits_{number:05d}", {"trainingInput": SMALL_JOB})
-    site.run("small", 3, 3)
-    site.run("large", replicas, 1)
-    site.tune("tuned", trials, 8)
+    site.run("small", replicas=3, incidents=3)
+    site.run("large", replicas, incidents=1)
+    site.tune("tuned", trials, parameters=8)
 
 
 class Page(NamedTuple):
@@ -72,16 +76,18 @@ def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
         "list of 50 jobs": Page("/jobs", SMALL_MS_MAX),
         f"list of {min(jobs, 1_000)} jobs": Page(f"/jobs?size={min(jobs, 1_000)}", 1_500.0),
         "job of 3 replicas": Page("/jobs/small", SMALL_MS_MAX, ELEMENTS_MAX),
-        f"job of {replicas} replicas": Page("/jobs/large", 800.0, ELEMENTS_MAX),
+        f"job of {replicas} replicas": Page("/jobs/large", LARGE_JOB_MS_MAX, ELEMENTS_MAX),
         f"job of {replicas} replicas, all lanes": Page(
-            "/jobs/large?replicas=1", 800.0, LANES_ELEMENTS_MAX
+            "/jobs/large?replicas=1", LARGE_JOB_MS_MAX, LANES_ELEMENTS_MAX
         ),
         f"comparison with a job of {replicas} replicas": Page(
-            "/compare?job=small&job=large", 800.0
+            "/compare?job=small&job=large", LARGE_JOB_MS_MAX
         ),
-        "log of 1000 lines": Page("/jobs/small/logs", 1_000.0),
-        f"tuning job of {trials} trials": Page("/jobs/tuned", 1_000.0),
-        f"tuning job of {trials} trials, one range": Page("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),
+        "log of 1000 lines": Page("/jobs/small/logs", LONG_MS_MAX),
+        f"tuning job of {trials} trials": Page("/jobs/tuned", LONG_MS_MAX),
+        f"tuning job of {trials} trials, one range": Page(
+            "/jobs/tuned?brush=p0~0.2~0.8", LONG_MS_MAX
+        ),
     }
 
 

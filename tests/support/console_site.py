@@ -57,6 +57,7 @@ class Site:
         self.client: FlaskClient = self.app.test_client()
 
     def console(self) -> Console:
+        """Return the console of the world as it is now."""
         return Console(
             project="my-project",
             store=self.world.store,
@@ -75,6 +76,7 @@ class Site:
         )
 
     def console_with(self, actions: Actions) -> Console:
+        """Return the same console with other actions of its buttons."""
         return replace(self.console(), actions=actions)
 
     def _read_log(self, query: LogQuery) -> tuple[list[dict[str, Any]], str]:

@@ -28,6 +28,7 @@ IMPORTED_BEFORE = (
 
 
 def main() -> None:
+    """Load gcloud, and run each command of the standard input in a fork."""
     library = Path(sys.argv[1]).parent
     sys.path[:0] = [str(library / "third_party"), str(library)]  # the order of lib/gcloud.py
     gcloud = importlib.import_module("googlecloudsdk.gcloud_main")

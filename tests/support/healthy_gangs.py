@@ -36,7 +36,7 @@ class Phase:
     cpu: float = 0.0
     """Share of a core."""
     burst: tuple[float, float, int] | None = None
-    """Every so many seconds, so many CPU seconds and bytes: a poll."""
+    """A poll: its interval in seconds, and the CPU seconds and bytes that each one takes."""
     bytes_s: float = 0.0
     network_s: float = 0.0
     gpu: bool = False

@@ -35,6 +35,7 @@ exec {java} "-XX:SharedArchiveFile={folder}/$archive.jsa" -Xlog:cds=off -Xlog:cd
 
 
 def main(folder: Path) -> None:
+    """Write the archives, and a launcher that uses them in place of `java`, to this folder."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "bin").mkdir(parents=True)
     backend = choose_backend()
@@ -73,6 +74,7 @@ def write_archives(backend: Backend, folder: Path) -> None:
 
 
 def use_firestore(service: Service) -> None:
+    """Write and find a document, so that the classes for that are loaded."""
     os.environ["FIRESTORE_EMULATOR_HOST"] = service.address
     client = clients.firestore_client("archive")
     batch = client.batch()

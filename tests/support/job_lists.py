@@ -22,6 +22,7 @@ def world_of_jobs(count: int) -> World:
 
 
 def add_job(world: World, number: int) -> None:
+    """Submit the job of this number, and cancel it if the number is a multiple of four."""
     job_id = f"digits_{number:04d}"
     world.wait(1)
     document = {"jobId": job_id, **a_spec(), "labels": {"team": TEAMS[number % 2]}}

@@ -54,7 +54,7 @@ GROUP_OF_FIELD = {
 
 
 def at(seconds: float) -> datetime:
-    """Return the time so long after `START`."""
+    """Return the time `seconds` after `START`."""
     return START + timedelta(seconds=seconds)
 
 

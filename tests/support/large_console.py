@@ -155,8 +155,9 @@ class LargeConsole:
         self._handle(topics.SUBMIT, data, source=f"bench:{job_id}")
 
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
-        """Submit a job, let all of its replicas run, and let as many rounds end by the failure of
-        one member.
+        """Submit a job and let all of its replicas run.
+
+        `incidents`: number of failures of one replica, of which each restarts all of them.
         """
         self.submit(job_id, job_spec(replicas))
         self._provision(job_id)

@@ -43,6 +43,7 @@ REQUESTS: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
+    """Submit the jobs, and print a line for each page and request."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     jobs = parser.parse_args().jobs

@@ -61,6 +61,7 @@ class FakeMetrics:
         self.series.setdefault((metric, frozenset(labels.items())), []).extend(points)
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        """Return the series and points that the query names, or raise `error` if it is set."""
         if self.error:
             raise self.error
         self.queries.append(query)

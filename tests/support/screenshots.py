@@ -114,6 +114,10 @@ def take_job(browser: Browser, address: str, job_id: str, folder: Path) -> None:
 
 
 def main() -> int:
+    """Take the screenshots of docs/images.
+
+    With two arguments, the address of a console and a job id, take only that of this job.
+    """
     folder = ROOT / "docs" / "images"
     with chromium_browser() as browser:
         if len(sys.argv) > 1:

@@ -229,7 +229,7 @@ class ScriptedVm:
         self.reporter = RecordingReporter(self)
         run_state = RunState(self._disk, "1", self.reporter, self.console)
         self.agent = RecordingAgent(
-            identity=agent_identity(**(GANG if self._is_gang else {})),
+            identity=agent_identity(**GANG) if self._is_gang else agent_identity(),
             inbox=self.inbox,
             reporter=self.reporter,
             run_state=run_state,

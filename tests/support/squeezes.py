@@ -84,6 +84,10 @@ def find_places() -> dict[str, list[tuple[Path, int]]]:
 
 
 def main(arguments: list[str]) -> int:
+    """Print the number of each kind, or the places of the kind that is named.
+
+    Return 1 if the product is above a limit.
+    """
     places = find_places()
     if arguments:
         for path, line in places[arguments[0]]:

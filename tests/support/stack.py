@@ -199,6 +199,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 @pytest.fixture(scope="session")
 def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of Google's emulator of Firestore."""
     log = tmp_path_factory.mktemp("firestore") / "log"
     with reserved_ports() as ports:
         emulator = firestore.service(
@@ -210,6 +211,7 @@ def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture(scope="session")
 def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of Google's emulator of Pub/Sub."""
     folder = tmp_path_factory.mktemp("pubsub")
     with reserved_ports() as ports:
         emulator = pubsub.service(require_backend(), ports.take_blocked_addresses(1)[0], folder)
@@ -219,6 +221,7 @@ def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of the emulator of Cloud Storage."""
     folder = tmp_path_factory.mktemp("storage")
     with reserved_ports() as ports:
         emulator = storage.service(

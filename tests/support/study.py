@@ -22,6 +22,7 @@ class Study(World):
     """Machine sets that trials have taken."""
 
     def trial(self, number: int) -> World:
+        """Return the same world, with the trial of this number as its job."""
         return World(
             trial_id(self.job_id, number),
             self.now,

@@ -14,13 +14,17 @@ from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 RATE: Final = Parameter("learning-rate", ParameterKind.DOUBLE, low=1e-4, high=0.1, scale=Scale.LOG)
 LAYERS: Final = Parameter("layers", ParameterKind.INTEGER, low=1, high=3)
 
+RUNNING: Final = "r"
+SUCCEEDED: Final = "s"
+FAILED: Final = "f"
 _STATES: Final = {
     "q": TrialState.QUEUED,
-    "r": TrialState.RUNNING,
-    "s": TrialState.SUCCEEDED,
-    "f": TrialState.FAILED,
+    RUNNING: TrialState.RUNNING,
+    SUCCEEDED: TrialState.SUCCEEDED,
+    FAILED: TrialState.FAILED,
     "c": TrialState.CANCELLED,
 }
+"""Letter of a trial → its state."""
 
 
 def a_trial(number: int, letter: str, value: float | None = None) -> Trial:
@@ -30,7 +34,7 @@ def a_trial(number: int, letter: str, value: float | None = None) -> Trial:
     """
     state = _STATES[letter]
     measurement = (
-        Measurement(number / 10 if value is None else value, 100) if letter == "s" else None
+        Measurement(number / 10 if value is None else value, 100) if letter == SUCCEEDED else None
     )
     return Trial(
         number,

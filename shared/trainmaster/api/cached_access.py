@@ -80,9 +80,10 @@ class CachedAccess:
         place: str,
         ask: Callable[[Sequence[str]], frozenset[str]],
     ) -> frozenset[str]:
-        """Return the granted ones of `permissions` in one place, of which `ask` queries Google.
+        """Return those of `permissions` that the caller has in `place`.
 
-        Raise UnknownTokenError without a query for a token that was unknown a moment ago.
+        `ask` queries Google about the permissions that are not cached. Raises UnknownTokenError
+        without a query for a token that was unknown a moment ago.
         """
         cached = frozenset(
             name for name in permissions if self._is_granted(token, f"{place}: {name}")

@@ -27,7 +27,7 @@ from trainmaster.flows.job_creation import intake
 from trainmaster.jobspec.reading.field_names import EXTENSION
 
 SUBMISSION_PREFIX: Final = "api"
-"""Beginning of the key by which a job is known to be that of one request."""
+"""Start of the key that is stored with a job, and by which a repeated request finds its job."""
 
 
 def create_job(
@@ -40,7 +40,7 @@ def create_job(
 ) -> Job:
     """Return the stored job, or the one that would be stored if the call only validates it.
 
-    Raises InvalidJob and ApiError: the same for both.
+    Raises InvalidJob and ApiError, whether the job is created or only validated.
 
     `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document
     names none, and the job gets `job_id`.
@@ -70,7 +70,8 @@ def create_job(
     except intake.OverLimitError as over_limit:
         raise errors.quota_exceeded(call.project, str(over_limit)) from None
     except TemporaryError:
-        # The job may be stored without the message to `provision`, which the sweep then sends.
+        # The job may be stored without the message to `provision`. The sweep, which runs every
+        # minute, then sends it.
         stored = deps.store.load(job_id)
         if stored and stored.state.job.submission == key:
             return stored.state.job
@@ -78,8 +79,9 @@ def create_job(
 
 
 def with_notes(view: Json, job: Job, call: Call) -> Json:
-    """Return the view of a created job; if the call only validates it, with what a caller must know
-    beside it.
+    """Return the view of a job.
+
+    If the call only validates the job, the view also has the substitutions that the job would get.
     """
     if not validates_only(call.request):
         return view
@@ -88,7 +90,7 @@ def with_notes(view: Json, job: Job, call: Call) -> Json:
 
 
 def _check_quota(call: Call, service: Service, caller: str) -> None:
-    """Raise ApiError above the quota of creations, for a caller who has used a share of it.
+    """Raise ApiError if the quota of creations is used up, and the caller's own share of it too.
 
     It also stops a client that submits in a loop.
 

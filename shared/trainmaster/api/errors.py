@@ -17,12 +17,18 @@ from trainmaster.jobspec.problems import InvalidJob, service_path
 Json = dict[str, object]
 
 _TYPE: Final = "type.googleapis.com/google.rpc."
+_PATH_CHARS_MAX: Final = 200
+"""Characters of a path that a message repeats."""
 # Tells a client how to authenticate (RFC 9110, section 11.6.1).
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'}
 
 
 class ApiError(Exception):
-    """Ends a request with an error response."""
+    """Ends a request with an error response.
+
+    `code`: HTTP status. `status`: name of the gRPC status. `details`: messages of google.rpc, each
+    with its `@type`.
+    """
 
     def __init__(
         self,
@@ -138,24 +144,29 @@ def cannot_act_as(account: str) -> ApiError:
 
 
 def wrong_project(project: str) -> ApiError:
+    """Return the error for a project other than the installation's."""
     message = f"Permission denied on project {project}: this installation serves another project."
     return ApiError(403, "PERMISSION_DENIED", message)
 
 
 def not_found(resource: str) -> ApiError:
+    """Return the error for a resource that does not exist, such as `projects/P/jobs/J`."""
     return ApiError(404, "NOT_FOUND", f"Field: name Error: The resource {resource} was not found.")
 
 
 def unknown_method(method: str, path: str) -> ApiError:
-    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.")
+    """Return the error for an address that no route has."""
+    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:_PATH_CHARS_MAX]}.")
 
 
 def job_exists() -> ApiError:
+    """Return the error for a used job id, with the field and the description of `JOB_EXISTS`."""
     field, _, description = JOB_EXISTS.removeprefix("Field: ").partition(" Error: ")
     return ApiError(409, "ALREADY_EXISTS", JOB_EXISTS, [_bad_request([(field, description)])])
 
 
 def etag_mismatch() -> ApiError:
+    """Return the error for a change of labels that have changed since they were read."""
     message = (
         "Field: job.etag Error: The job has changed since it was read. Read it again and repeat the"
         " change."
@@ -164,6 +175,7 @@ def etag_mismatch() -> ApiError:
 
 
 def failed_precondition(message: str) -> ApiError:
+    """Return the error for a request that the state of its resource does not permit."""
     return ApiError(400, "FAILED_PRECONDITION", message)
 
 
@@ -174,6 +186,7 @@ def invalid_argument(field: str, description: str) -> ApiError:
 
 
 def invalid_job(error: InvalidJob) -> ApiError:
+    """Return the error for a document with problems, each of which is a field violation."""
     violations = [
         (service_path(problem.field), f"{problem.problem} (for example {problem.example})")
         for problem in error.problems
@@ -198,8 +211,8 @@ def quota_exceeded(project: str, description: str) -> ApiError:
 def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
     """Return the error for too many requests per minute.
 
-    `counted`: what the quota counts, in the plural. `wait_s`: when the next one is accepted. Source
-    of the details: google.api.ErrorReason, RetryInfo.
+    `counted`: what the quota counts, in the plural. `wait_s`: seconds until the next request is
+    accepted. Source of the details: google.api.ErrorReason, RetryInfo.
     """
     error = quota_exceeded(
         project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute."
@@ -216,10 +229,12 @@ def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> Ap
 
 
 def unavailable() -> ApiError:
+    """Return the error for a transient problem: the client may repeat its request."""
     return ApiError(503, "UNAVAILABLE", "The service is currently unavailable. Try again.")
 
 
 def internal() -> ApiError:
+    """Return the error for a bug, of which the client learns nothing."""
     return ApiError(500, "INTERNAL", "Internal error encountered.")
 
 

@@ -21,6 +21,8 @@ from trainmaster.api.list_bounds import Bounds, Condition
 
 NESTING_MAX: Final = 20
 """Levels of parentheses: evaluating them recurses."""
+_UNREAD_CHARS_MAX: Final = 40
+"""Characters that an error repeats of the part that could not be read."""
 
 
 class Tighter(Enum):
@@ -99,11 +101,11 @@ def parse(text: str, parser: Lark) -> Condition:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
         unread = text[error.pos_in_stream :]
-        raise FilterSyntaxError(f"cannot be read from {unread[:40]!r} on") from None
+        raise FilterSyntaxError(f"cannot be read from {unread[:_UNREAD_CHARS_MAX]!r} on") from None
     except UnexpectedToken as error:
         is_end = error.token.type == "$END"
         unread = text[error.pos_in_stream :]
-        place = "its end" if is_end else repr(unread[:40])
+        place = "its end" if is_end else repr(unread[:_UNREAD_CHARS_MAX])
         raise FilterSyntaxError(
             f"needs a comparison, such as state:FAILED, or a parenthesis at {place}"
         ) from None
@@ -131,23 +133,26 @@ class _Conditions(Transformer[Token, Condition]):
     def negation(self, children: list[Condition]) -> Condition:
         (inner,) = children
         return Condition(
-            lambda job: not inner.holds(job), inner.bounds_of_others, inner.bounds, inner.nesting
+            lambda job: not inner.holds(job),
+            bounds=inner.bounds_of_others,
+            bounds_of_others=inner.bounds,
+            nesting=inner.nesting,
         )
 
     def disjunction(self, children: list[Condition]) -> Condition:
         return Condition(
             lambda job: any(child.holds(job) for child in children),
-            reduce(Bounds.either, (child.bounds for child in children)),
-            reduce(Bounds.both, (child.bounds_of_others for child in children)),
-            _deepest(children),
+            bounds=reduce(Bounds.either, (child.bounds for child in children)),
+            bounds_of_others=reduce(Bounds.both, (child.bounds_of_others for child in children)),
+            nesting=_deepest(children),
         )
 
     def conjunction(self, children: list[Condition]) -> Condition:
         return Condition(
             lambda job: all(child.holds(job) for child in children),
-            reduce(Bounds.both, (child.bounds for child in children)),
-            reduce(Bounds.either, (child.bounds_of_others for child in children)),
-            _deepest(children),
+            bounds=reduce(Bounds.both, (child.bounds for child in children)),
+            bounds_of_others=reduce(Bounds.either, (child.bounds_of_others for child in children)),
+            nesting=_deepest(children),
         )
 
 

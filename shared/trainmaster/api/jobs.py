@@ -99,6 +99,7 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_jobs(call: Call, service: Service) -> Json:
+    """Return a page of the jobs that match the filter, the newest first. Raises ApiError."""
     wanted = list_filter.parse_filter(call.param("filter"), FIELDS)
     read_queue = cache(service.deps.store.queue)  # read once for all jobs, if one is queued
     return paging.read_page(
@@ -115,11 +116,16 @@ def list_jobs(call: Call, service: Service) -> Json:
 
 
 def explain(call: Call, service: Service) -> Json:
+    """Return the decisions about the job that the path names. Raises ApiError if there is none."""
     return explain_job(find(call, service), service)
 
 
 def explain_job(job: Job, service: Service) -> Json:
-    """Return the decisions about a job. It costs one read per replica and one per ledger entry."""
+    """Return the decisions about a job.
+
+    It costs one read per replica and one per entry of the ledger, the job's record of events and
+    decisions.
+    """
     store = service.deps.store
     loaded = store.load_attempt(job.job_id)
     wait = wait_of_job(job, store.queue, service.deps.limits)
@@ -141,7 +147,7 @@ def cancel(call: Call, service: Service) -> Json:
 def patch(call: Call, service: Service) -> Json:
     """Replace all labels.
 
-    With `etag` in the mask, only if they have not changed since that etag was read.
+    If the mask names `etag`, the labels must not have changed since that etag was read.
     """
     job = find(call, service)
     mask = {path for path in call.param("updateMask").replace(" ", "").split(",") if path}
@@ -187,7 +193,7 @@ def _view(
 
 
 def _is_listed(job: Job) -> bool:
-    """Whether the job is one of `projects.jobs`, and not deleted.
+    """Return whether the job is one of `projects.jobs`, and not deleted.
 
     Vertex AI's jobs have other addresses, and trials are shown by their tuning job.
     """

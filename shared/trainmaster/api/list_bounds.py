@@ -1,4 +1,4 @@
-"""Properties that all jobs have that a filter accepts, and that an index of the store can query.
+"""Bounds of a filter: conditions that every accepted job meets, and that the store has indexes for.
 
 A list reads the jobs within the bounds of its filter, and applies the filter to each of them.
 Bounds that are too wide cost reads; bounds that are too narrow would lose jobs. A comparison of
@@ -29,9 +29,9 @@ class Bounds:
     """A condition that is necessary for a filter."""
 
     has_state: Callable[[str], bool] = _any_state
-    """The order is that of the state's word, as the API shows it."""
+    """Whether jobs in a state may match, by the word that the API shows for the state."""
     labels: frozenset[Label] = frozenset()
-    """All of these."""
+    """Labels that a matching job has, all of them."""
     name: str = ""
     """The id or the display name, in lower case; empty: any."""
     since_s: float = -math.inf
@@ -60,7 +60,7 @@ class Bounds:
         )
 
     def condition(self, words: Mapping[JobState, str]) -> JobFilter | None:
-        """Return the one condition by which the store finds the jobs. None: it has none of them.
+        """Return the one condition by which the store finds the jobs. None: no job can match.
 
         With a second one, the store itself would skip jobs, and no limit would end its search.
         `words`: the states as the API shows them.

@@ -5,7 +5,7 @@ A filter is applied to jobs as the API shows them; field names may be in camelCa
 `=` and `:` compare text in any case, with `*` for any characters; `!=` is their negation; `<`,
 `<=`, `>` and `>=` compare times and numbers. A comparison with a field that a job does not have is
 false. Source: the filter examples in both APIs' discovery documents. `filter_grammar` has the
-syntax, and `list_bounds` what of a filter an index of the store answers.
+syntax, and `list_bounds` the conditions that an index of the store answers.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ NUMBER_CHARS_MAX: Final = 64
 """Characters of the longest value that is a number or a time."""
 _COMPARISON: Final = re.compile(r"([\w.-]+)\s*(!=|<=|>=|[=<>:])\s*(.+)", re.DOTALL)
 """Field, sign and value."""
+_VALUE_CHARS_MAX: Final = 60
+"""Characters of a wrong value that an error repeats."""
 _ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -85,13 +87,13 @@ def _compile(comparison: str, fields: Collection[str]) -> Condition:
     if sign == "!=":
         return Condition(
             lambda job: not _matches(_value_at(job, path), pattern),
-            _bounds_of_others(path, pattern),
-            _bounds_of_matches(path, pattern),
+            bounds=_bounds_of_others(path, pattern),
+            bounds_of_others=_bounds_of_matches(path, pattern),
         )
     return Condition(
         lambda job: _matches(_value_at(job, path), pattern),
-        _bounds_of_matches(path, pattern),
-        _bounds_of_others(path, pattern),
+        bounds=_bounds_of_matches(path, pattern),
+        bounds_of_others=_bounds_of_others(path, pattern),
     )
 
 
@@ -131,7 +133,8 @@ def _compile_order(path: tuple[str, ...], sign: str, value: str) -> Condition:
     limit = _parse_number(value)
     if limit is None:
         problem = (
-            f"compares {'.'.join(path)} with {value[:60]!r}, which is neither a time nor a number"
+            f"compares {'.'.join(path)} with {value[:_VALUE_CHARS_MAX]!r}, which is neither a time"
+            " nor a number"
         )
         raise errors.invalid_argument("filter", problem)
 
@@ -144,7 +147,9 @@ def _compile_order(path: tuple[str, ...], sign: str, value: str) -> Condition:
     if path != ("createTime",) or not math.isfinite(limit):
         return Condition(holds)
     older, newer = Bounds(until_s=limit + _SHOWN_TO_S), Bounds(since_s=limit)
-    return Condition(holds, older, newer) if sign[0] == "<" else Condition(holds, newer, older)
+    if sign in ("<", "<="):
+        return Condition(holds, bounds=older, bounds_of_others=newer)
+    return Condition(holds, bounds=newer, bounds_of_others=older)
 
 
 def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:

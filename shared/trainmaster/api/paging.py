@@ -33,11 +33,15 @@ SIZE_MAX: Final = 100
 JOBS_READ_MAX: Final = 1_000
 """Jobs that one request reads; takes some seconds with Firestore."""
 PAGE_S_MAX: Final = 5.0
-"""After so long a page reads no further jobs: a filter may compare each one two hundred times."""
+"""Seconds after which a page reads no further jobs: a filter may have two hundred comparisons for
+each job.
+"""
 
 _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, str])
 _YEARS: Final = range(1970, 2200)
-"""Of a position. Near the years 1 and 9999, Python's datetime overflows in Firestore's client."""
+"""Years that a position may have. Near the years 1 and 9999, Python's datetime overflows in
+Firestore's client.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,8 @@ def _decode_token(token: str) -> JobPosition | None:
     if not token:
         return None
     try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        padding = "=" * (-len(token) % 4)  # which `_encode_token` has removed
+        text = base64.b64decode(token + padding, altchars=b"-_", validate=True)
         created_at, job_id = _TOKEN.validate_json(text)
     except (ValueError, binascii.Error):
         raise _unknown_token() from None

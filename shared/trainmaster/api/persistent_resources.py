@@ -36,12 +36,14 @@ def create(call: Call, service: Service) -> Json:
 
 
 def list_resources(call: Call, service: Service) -> Json:
+    """Return all resources of the location that the path names, sorted by name."""
     sets_by_name = _resources(call, service)
     views = [_view(name, sets, call) for name, sets in sorted(sets_by_name.items())]
     return {"persistentResources": views} if views else {}
 
 
 def get(call: Call, service: Service) -> Json:
+    """Return the resource that the path names. Raises ApiError if there is none."""
     name = call.params["resource"]
     return _view(name, _find(call, service), call)
 

@@ -19,7 +19,7 @@ EMPTY_POLICY: Final[Json] = {"etag": "ACAB"}
 def get_config(call: Call, service: Service) -> Json:
     """Return the service account of the VMs and TPU nodes.
 
-    With the project's number, if the account belongs to this project and the caller may see it.
+    The project's number is added if the account belongs to this project and the caller may see it.
     """
     account = service.service_account
     if not account:

@@ -24,7 +24,7 @@ from cachetools import LRUCache
 
 MINUTE_S: Final = 60.0
 SHARE: Final = 10
-"""The part of the quota of creations that every caller has, whatever the others create: a tenth."""
+"""Divisor of the quota of creations: every caller has a tenth of it, whatever the others create."""
 CALLERS_MAX: Final = 1000
 """Callers whose creations an instance counts, the latest ones."""
 

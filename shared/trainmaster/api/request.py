@@ -20,7 +20,7 @@ from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from trainmaster.ports import Access
 
 BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
-"""How much of a body is read before the caller is known: enough to see that it is too large."""
+"""Bytes of a body that are read: enough to see that it is too large."""
 BODY_NAME: Final = "body.json"
 """Name of the body in messages about its syntax."""
 UNKNOWN_CALLER: Final = "a user of the API"
@@ -32,8 +32,8 @@ Source of its name and meaning: google.aip.dev/163.
 _VALIDATE_ONLY_SPELLINGS: Final = (VALIDATE_ONLY, "validate_only")
 """Those that Google's APIs accept."""
 _SIMILAR_PARAMETERS: Final = ("validateonly", "validate", "dryrun", "checkonly", "check")
-"""What callers may mean by it, without underscores and hyphens. None of them is ever ignored: the
-request would create the job.
+"""Names that callers may use for `validateOnly`, without underscores and hyphens. None of them is
+ever ignored: the request would create the job.
 """
 _SWITCH: Final = {"true": True, "false": False}
 
@@ -111,7 +111,7 @@ class Service:
     jobs_per_minute: int = 60
     """Quota of creations; 0: no limit."""
     log_delay_s: float = LOG_DELAY_S
-    """How long after a job's end every gcloud that streams its log has the last line."""
+    """Seconds from a job's end until every gcloud that streams its log has read the last line."""
     log_project: str = ""
     """Project whose logs Google's console shows; empty: messages of jobs do not link to logs."""
     requests: Bucket | None = None

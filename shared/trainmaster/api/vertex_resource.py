@@ -51,20 +51,20 @@ STATUS_FIELDS: Final = (
     "labels",
 )
 
+# Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel.
 _CODE_CANCELLED: Final = 1
+_CODE_INVALID_ARGUMENT: Final = 3
+_CODE_INTERNAL: Final = 13
 _CANCELED: Final = "CANCELED"
 """Word of Vertex AI for a job that was cancelled, which clients look for in the message.
 
 Source: prefect_gcp/workers/vertex.py.
 """
-_CODE_INVALID_ARGUMENT: Final = 3
-_CODE_INTERNAL: Final = 13
-"""Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
 _EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
 _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
 
 _HEX_DIGITS: Final = 15
-"""Of a hash: 60 bits, so that a number fits an int64."""
+"""Digits of a hash that become a number: 60 bits, so that it fits an int64."""
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class VertexResource(ABC):
     def delete(self, call: Call, service: Service) -> Json:
         """Return a completed operation.
 
-        The job is no longer found; its history stays in the ledger.
+        The job is no longer found; its ledger, the record of its events, stays for some time.
         """
         job = self.find(call, service)
         by = caller_name(call, service)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
 LOOPBACK: Final = "127.0.0.1"
+_HOST_NAME_BYTES: Final = 8
+"""Random bytes of the console's own name below `localhost`."""
 REDIRECT: Final = (
     '<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh"'
     ' content="0; url={0}"><a href="{0}">Open the console</a>'
@@ -130,7 +132,7 @@ def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
         ) from None
     if own_name:
         _hold_ipv6(server)
-    host = f"{secrets.token_hex(8)}.localhost" if own_name else LOOPBACK
+    host = f"{secrets.token_hex(_HOST_NAME_BYTES)}.localhost" if own_name else LOOPBACK
     sign_in.hosts = (f"{host}:{server.server_port}",)
     return server, f"http://{sign_in.hosts[0]}/?token={sign_in.token}"
 

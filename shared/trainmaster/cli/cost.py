@@ -25,6 +25,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.ports import Store
 from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.cost_view import money_words
+from trainmaster.presentation.durations import HOUR_S
 from trainmaster.presentation.job_view import timestamp
 
 USER: Final = "user"
@@ -35,19 +36,23 @@ JOB: Final = "job"
 
 @dataclass
 class Sum:
-    """What the jobs of one owner, or with one value of a label, cost together."""
+    """The cost of all jobs of one owner, or with one value of a label."""
 
     jobs: int = 0
     """Number of jobs."""
     paid_s: float = 0.0
-    """Paid machine time."""
+    """Paid machine time, in machine-seconds."""
     amount: Decimal = Decimal(0)
     currency: str = ""
     not_known: int = 0
-    """Jobs whose cost is not known, or not of all of their trials.
+    """Number of jobs whose cost is not fully known.
 
-    Prices are missing, or the ledger has expired.
+    Prices are missing, or the ledger (record of events) of the job or of a trial has expired.
     """
+
+    @property
+    def machine_hours(self) -> float:
+        return self.paid_s / HOUR_S
 
 
 def cost(
@@ -88,7 +93,7 @@ def cost(
                 "by": by,
                 "value": name,
                 "jobs": row.jobs,
-                "machineHours": row.paid_s / 3600,
+                "machineHours": row.machine_hours,
                 "cost": str(row.amount),
                 "currency": row.currency,
                 "notKnown": row.not_known,
@@ -100,7 +105,7 @@ def cost(
             (
                 name,
                 f"{row.jobs}",
-                f"{row.paid_s / 3600:.2f}",
+                f"{row.machine_hours:.2f}",
                 money_words(row.amount, row.currency),
                 f"{row.not_known}",
             )

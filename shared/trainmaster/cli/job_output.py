@@ -1,4 +1,7 @@
-"""Jobs, their replicas, trials and ledgers, as tables and lines on a terminal."""
+"""Jobs, their replicas, trials and ledgers, as tables and lines on a terminal.
+
+A ledger is a job's record of events, each with the decision about it.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +117,8 @@ def entry_json(entry: LedgerEntry) -> dict[str, Any]:
 def find_job(store: Store, job_id: str) -> State:
     """Return the job and the replicas of its current attempt.
 
-    Raises PermanentError if there is no such job, with the refusal of its submission if there was
-    one: whoever uploaded its file was not told.
+    Raises PermanentError if there is no such job. The error names the refusal of its submission, if
+    there was one, because the sender of an uploaded file gets no message.
     """
     if not job_id:
         raise PermanentError("the job id is empty. `trainmaster list` shows all jobs")
@@ -130,7 +133,7 @@ def find_job(store: Store, job_id: str) -> State:
 
 
 def _meant(store: Store, job_id: str) -> str:
-    """Return a sentence about what the id of no job probably means, after its name."""
+    """Return what an id that no job has probably means, as the rest of a sentence after the id."""
     if is_replica_name(job_id):
         return f": {job_id} is the name of a replica, which comes after the job's id."
     similar = similar_job(store, job_id)
@@ -147,6 +150,6 @@ def refused_submissions(store: Incidents, job_id: str) -> list[Rejection]:
 
 
 def refusal_words(refused: Rejection) -> str:
-    """`gs://bucket/jobs/digits.yaml#7 was refused at 2026-11-21 03:00 UTC: Field: …`."""
+    """Return `gs://bucket/jobs/digits.yaml#7 was refused at 2026-11-21 03:00 UTC: Field: …`."""
     problems = " ".join(refused.problems).rstrip(".")
     return f"{refused.source} was refused at {refused.at:%Y-%m-%d %H:%M} UTC: {problems}"

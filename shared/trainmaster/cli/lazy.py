@@ -127,8 +127,8 @@ class LazyGroup(TyperGroup):
 
     def _meaning_of(self, words: Iterable[str]) -> str:
         """Return the command that the words of another tool mean; empty: it is not known."""
-        beside_groups = dropwhile(lambda word: word in (*self.foreign_groups, "jobs"), words)
-        word = next(beside_groups, "list")
+        after_groups = dropwhile(lambda word: word in (*self.foreign_groups, "jobs"), words)
+        word = next(after_groups, "list")
         if word in self.habits or word in self.commands:
             return self.habits.get(word, word)
         return next(iter(get_close_matches(word, self.commands, n=1, cutoff=_SIMILAR)), "")

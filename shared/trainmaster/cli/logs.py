@@ -38,9 +38,9 @@ from trainmaster.settings import settings
 POLL_S: Final = 1.0
 """Time between two reads of a log that is followed, on a local stack."""
 POLL_GOOGLE_S: Final = 5.0
-"""Source: Cloud Logging allows 60 read requests per minute and project."""
+"""The same on Google Cloud. Source: Cloud Logging allows 60 read requests a minute in a project."""
 SETTLE_GOOGLE_S: Final = 5.0
-"""Newer entries may be incomplete. Source: gcloud waits as long before it shows them."""
+"""Age from which entries are complete. Source: gcloud waits as long before it shows them."""
 TRIES: Final = 3
 """Tries of one page of a log that is not followed, before the command ends with the error."""
 LATE_LINES_S: Final = 3.0
@@ -55,6 +55,9 @@ COLOURS: Final = {
     "DEBUG": "2",
 }
 """Severity → its colour on a terminal: parameters of the ANSI sequence SGR."""
+_PLAIN_COLOUR: Final = "0"
+_DIM: Final = "2"
+_CYAN: Final = "36"
 
 
 def logs(
@@ -249,11 +252,16 @@ def _plain(lines: Iterable[LogLine]) -> Iterator[str]:
 def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
     """Yield lines for a terminal, with the time of day, and a colour for the severity."""
     for line in lines:
-        time_of_day = f"\x1b[2m{line.time_of_day}\x1b[0m"
-        source = f"\x1b[36m{line.source:<18}\x1b[0m"
-        colour = COLOURS.get(line.severity, "0")
+        time_of_day = _in_colour(line.time_of_day, _DIM)
+        source = _in_colour(f"{line.source:<18}", _CYAN)
+        colour = COLOURS.get(line.severity, _PLAIN_COLOUR)
         for text in line.message.splitlines() or [""]:
-            yield f"{time_of_day}  {source} \x1b[{colour}m{text}\x1b[0m"
+            yield f"{time_of_day}  {source} {_in_colour(text, colour)}"
+
+
+def _in_colour(text: str, colour: str) -> str:
+    """Return the text between the ANSI sequences that begin the colour and end it."""
+    return f"\x1b[{colour}m{text}\x1b[0m"
 
 
 def _json_lines(lines: Iterable[LogLine]) -> Iterator[str]:

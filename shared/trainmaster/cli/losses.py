@@ -25,17 +25,18 @@ from trainmaster.presentation.log_reader import (
 )
 
 PAGES_MAX: Final = 5
-"""Pages of the log to read, at most. An entry counts a whole gap, so more pages are rare; then the
-sentences say "At least".
+"""Pages of the log to read, at most. One entry counts all that is missing in a gap, so few logs
+have more pages; the sentences about those begin with "At least".
 """
 
 
 class _Loss(NamedTuple):
-    """What may be missing, in words."""
+    """Something that may be missing, in words. `{task}` stands for the name of the replica."""
 
     one: str
     many: str
     where: str
+    """Where it is missing."""
 
 
 _LOSSES: Final = {

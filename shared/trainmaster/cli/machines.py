@@ -172,7 +172,7 @@ def _find(name: str) -> MachineType:
 
 
 class _Offers(NamedTuple):
-    """What the installation can use."""
+    """The machines that the installation can use, with their prices."""
 
     regions: list[str]
     """Regions to show; empty: all, because there is no installation."""

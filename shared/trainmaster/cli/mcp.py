@@ -18,6 +18,7 @@ import typer
 from pydantic import Field, ValidationError
 
 from trainmaster.cli.doctor.command import job_findings
+from trainmaster.cli.doctor.findings import Status
 from trainmaster.cli.installation import open_store, require_package
 from trainmaster.cli.mcp_budget import Budget, address_of, read_budget
 from trainmaster.client.client import Client
@@ -36,7 +37,9 @@ from trainmaster.wiring.installation import REGION, known_variables
 CHARS_MAX: Final = 6_000
 """Characters of an answer, so that a log does not fill the context of a model."""
 LINE_CHARS_MAX: Final = 1_000
-"""Longer lines are shown in parts: a continuation begins with a line."""
+"""Longer lines are split into parts of this length. A continuation begins with a whole part."""
+NEWEST_SHOWN: Final = 20
+"""Jobs that `status` lists."""
 MARK: Final = "| "
 """Beginning of each line of untrusted text.
 
@@ -114,7 +117,7 @@ class Tools:
             for number, document in enumerate(documents, 1):
                 job, _ = _read(document, f"document {number}")
                 for finding in job_findings(job):
-                    if finding.status == "FIX" or "price" in finding.what:
+                    if finding.status is Status.FIX or "price" in finding.what:
                         yield f"{number}: {finding}"
 
         return _answer(lines(), continuation, MARK)
@@ -133,7 +136,7 @@ class Tools:
         """
         if not job:
             only = self.budget.only if self.budget else JobFilter()
-            newest = self.store.recent_jobs(limit=20, after=None, only=only)
+            newest = self.store.recent_jobs(NEWEST_SHOWN, after=None, only=only)
             lines = [f"{address_of(stored)}: {stored.state}" for stored in newest]
             if self.budget:
                 lines.insert(0, self.budget.words(self.budget.jobs()))

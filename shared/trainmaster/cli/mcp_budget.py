@@ -68,7 +68,10 @@ class Budget:
     _lock: Lock = field(default_factory=Lock)
     """Held while one job is checked and created."""
     _costs: dict[str, Decimal] = field(default_factory=dict)
-    """Costs of jobs that have ended, by id: to compute one takes a read of each ledger entry."""
+    """Costs of jobs that have ended, by id.
+
+    To compute one takes a read of each entry of the job's ledger, its record of events.
+    """
 
     def submit(self, document: Mapping[str, Any], region: str | None) -> CreatedJob:
         """Create the job, with the label.

@@ -126,7 +126,7 @@ class HintingCommand(TyperCommand):
 
 
 class HintingSubmit(HintingCommand):
-    """The same for what submits jobs."""
+    """The same for commands that submit jobs."""
 
     meanings = _OF_SUBMIT
 

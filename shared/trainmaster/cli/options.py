@@ -21,6 +21,7 @@ DEFAULT_REGION: Final = "us-central1"
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Unit of a duration → its seconds."""
 DURATION_S_MAX: Final = 36_500 * UNITS_S["d"]
+"""A century: a longer time is a mistake."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _PART: Final = re.compile(rf"({_NUMBER})([smhd]?)")
 _DURATION: Final = re.compile(rf"{_NUMBER}|(?:{_NUMBER}[smhd])+")
@@ -96,7 +97,9 @@ def parse_since(text: str, now: datetime) -> datetime:
 
 
 def _seconds(text: str) -> float | None:
-    """Return the seconds of `90m`, `1h30m` or `30`; None for another text, 0, or a century."""
+    """Return the seconds of `90m`, `1h30m` or `30`; None for another text, 0, or more than
+    `DURATION_S_MAX`.
+    """
     if not _DURATION.fullmatch(text):
         return None
     parts = _PART.findall(text)

@@ -16,6 +16,7 @@ from trainmaster.cli.installation import require_package
 from trainmaster.core.events import Event, VmReady
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.errors import PermanentError
+from trainmaster.presentation.durations import HOUR_S
 
 VMS_MAX: Final = 100
 """Machines of rank 0 in one filter, the latest ones.
@@ -30,11 +31,11 @@ ReadPage = Callable[..., tuple[Sequence[Entry], str]]
 
 @dataclass(frozen=True, slots=True)
 class RecordedGoodput:
-    """Times since the program recorded its first start until the end of the job, or until now."""
+    """The use of the time from the first recorded start until the job's end, or until now."""
 
     elapsed_s: float
     productive: float
-    """Share of `elapsed_s` between 0 and 1, as all others."""
+    """Productive share of `elapsed_s`, from 0 to 1. The other shares have the same range."""
     unproductive: Mapping[str, float]
     """Class of the library, in lower case → share, if it is not zero."""
     last_step: int
@@ -42,7 +43,7 @@ class RecordedGoodput:
     @property
     def words(self) -> str:
         """One line: `81 % of 1.23 h productive until step 400; program_startup 12 %`."""
-        hours = f"{self.elapsed_s / 3600:.2f} h"
+        hours = f"{self.elapsed_s / HOUR_S:.2f} h"
         parts = [f"{_percent(self.productive)} of {hours} productive until step {self.last_step}"]
         parts += [f"{name} {_percent(share)}" for name, share in self.unproductive.items()]
         return "; ".join(parts)
@@ -128,6 +129,7 @@ class _Entries:
 
 
 def _calculate(name: str, log: str, payloads: Sequence[Entry]) -> RecordedGoodput:
+    """Return what the library's calculator computes from the entries. It counts in percent."""
     from ml_goodput_measurement.src.goodput import GoodputCalculator
 
     with tempfile.TemporaryDirectory(prefix="trainmaster-goodput-") as folder:

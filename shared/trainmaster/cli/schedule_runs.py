@@ -29,15 +29,15 @@ RUNS_CHECKED: Final = 3_000
 with more runs a day has two with one id among the first ones, if any.
 """
 HORIZON: Final = timedelta(days=366)
-"""Both changes of the clock are in a year."""
+"""A year, in which the clock is set forward once and back once."""
 _INTERVAL: Final = "every "
 """Begins an interval, Cloud Scheduler's other form: `every 24 hours`."""
 PUBLICATION_S_MAX: Final = 5
-"""The message of a run is published within this time, mostly within the same second."""
+"""Seconds within which the message of a run is published, mostly within the same second."""
 REJECTIONS_READ: Final = 100
 """Rejections of a schedule's messages that are read, the newest."""
 _SKEW: Final = timedelta(seconds=2)
-"""Between the clocks of Cloud Scheduler and the functions."""
+"""Largest difference between the clocks of Cloud Scheduler and the functions."""
 
 
 def upcoming_runs(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:
@@ -81,7 +81,7 @@ def check_job_ids(template: str, cron: str, time_zone: str, now: datetime) -> No
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a schedule submits."""
+    """The job that a schedule submits at each run."""
 
     template: str
     """Job id, with a time in it."""

@@ -65,7 +65,7 @@ _FILE_OF_A_PROGRAM: Final = re.compile(
 """Names of files that stand in the folder of a program, and are no job files."""
 
 STORED_MAX_S: Final = 60.0
-"""How long the function submit may take until the job is stored or refused."""
+"""Seconds that the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
 """Time between two reads of the job."""
 LOADS_PER_REJECTION_SCAN: Final = 3

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 REFRESH_S: Final = 15.0
-"""Agents report every minute by default; their reports arrive at different times."""
+"""Time between two updates of the table. Agents report once a minute, at different times."""
 COLUMNS: Final = ("replica", "cpu", "memory", "gpu", "gpu memory", "received", "sent", "sample age")
 
 

@@ -1,4 +1,4 @@
-"""What a command says about a value that it cannot read, or an argument that it does not take.
+"""Sentences about a value that a command cannot read, or an argument that it does not take.
 
 typer passes on the sentences of pydantic, which name neither the value nor a correct one. The types
 of typer's errors are in the copy of click that it contains, which does not export them.

@@ -18,6 +18,7 @@ from trainmaster.core.model.money import Money
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
+from trainmaster.presentation.durations import HOUR_S, MINUTE_S
 from trainmaster.presentation.failing import failing_of
 from trainmaster.presentation.ml_units import usage
 from trainmaster.presentation.progress import Progress, read_progress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 POLL_S: Final = 1.0
+"""Time between two reads of the job."""
 PROGRESS_S: Final = 60.0
 """Time between two readings of the job's progress, which agents report as often."""
 FAILED: Final = 1
@@ -163,8 +165,9 @@ def job_table(
 
     job = state.job
     age = (job.ended_at or now) - job.created_at
-    hours, seconds = divmod(int(age.total_seconds()), 3600)
-    title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
+    hours, seconds = divmod(int(age.total_seconds()), HOUR_S)
+    minutes, seconds = divmod(seconds, MINUTE_S)
+    title = f"{job.job_id}  {job.state}  {hours}:{minutes:02d}:{seconds:02d}"
     if job.attempt > 1:
         title += f"  attempt {job.attempt}"
     if job.started_at:

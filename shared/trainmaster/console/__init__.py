@@ -11,4 +11,6 @@ svg.py            lanes → SVG
 sign_in.py        sign-in on the user's machine
 iap_sign_in.py    sign-in behind Identity-Aware Proxy
 forgery.py        forms that other sites cannot send
+
+A ledger is a job's record of events, each with the decision about it.
 """

@@ -31,7 +31,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec.problems import InvalidJob
 
 POLL_SUBMISSION_S: Final = 2
-"""How often the browser asks what became of a submission."""
+"""Seconds after which the browser asks again what became of a submission."""
 CANCEL_MAX: Final = 100
 """Jobs that one form cancels: each takes a commit, and a request may last a minute."""
 KEY_BYTES: Final = 16

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Action(StrEnum):
-    """What a user may do in the console."""
+    """An action that a user may perform in the console."""
 
     CANCEL = "cancel"
     SUBMIT = "submit"
@@ -45,6 +45,7 @@ class ActionDeniedError(PermanentError):
 
 
 def all_denied(reason: str) -> Denied:
+    """Return the denial of every action, for one reason."""
     return dict.fromkeys(Action, reason)
 
 
@@ -54,6 +55,7 @@ class Actions:
 
     deps: Callable[[], Deps]
     denied: Callable[[], Denied] = dict
+    """Returns the actions that the user may not perform; by default none."""
 
     def cancel(self, job_id: str, user: str) -> None:
         """Cancel the job in the name of the user. The message of the job contains the name."""

@@ -31,7 +31,7 @@ OVERLAP: Final = timedelta(seconds=60)
 commit.
 """
 METRICS_KEPT_S: Final = 60.0
-"""How long an answer of Cloud Monitoring is kept: agents report once a minute."""
+"""Seconds for which an answer of Cloud Monitoring is kept: agents report once a minute."""
 QUERIES_MAX: Final = 256
 """Answers of Cloud Monitoring that are kept."""
 
@@ -90,18 +90,21 @@ class LedgerCache:
             known = self._known.get(job_id)
             now = self._timer()
             if known is None or now - known.read_at > REREAD_AFTER_S:
-                known = _Known(self._store.ledger(job_id), now, now, now)
+                known = self._read_whole(job_id, now)
             elif not (has_ended and _is_final(known.entries)):
                 known = self._refresh(job_id, known, now)
             if len(known.entries) < ENTRIES_MAX:
                 self._known[job_id] = known
             return known.entries
 
+    def _read_whole(self, job_id: str, now: float) -> _Known:
+        return _Known(self._store.ledger(job_id), read_at=now, refreshed_at=now, newest_seen_at=now)
+
     def _refresh(self, job_id: str, known: _Known, now: float) -> _Known:
         """Return what is known after a read of the recent entries, and of the pending ones."""
         newest = max((entry.at for entry in known.entries), default=None)
         if newest is None:
-            return _Known(self._store.ledger(job_id), now, now, now)
+            return self._read_whole(job_id, now)
         recent = {
             entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))
         }
@@ -126,7 +129,7 @@ class LedgerCache:
 
 
 def _is_final(entries: Entries) -> bool:
-    """Whether the entries contain the end of the job, and all of their effects are done."""
+    """Return whether the entries contain the end of the job, and all of their effects are done."""
     return any(isinstance(entry.decision.action, _ENDS) for entry in entries) and not any(
         entry.is_pending for entry in entries
     )

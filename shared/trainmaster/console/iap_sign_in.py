@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from werkzeug.wrappers import Request
 
-from trainmaster.console.sign_in import Cookie, User
+from trainmaster.console.sign_in import SECRET_BYTES, Cookie, User
 from trainmaster.errors import PermanentError
 
 ASSERTION: Final = "X-Goog-IAP-JWT-Assertion"
@@ -62,7 +62,7 @@ class IapSignIn:
             _log.warning("console: %s", error)
             return None
         known = request.cookies.get(COOKIE)
-        secret = known or secrets.token_urlsafe(32)
+        secret = known or secrets.token_urlsafe(SECRET_BYTES)
         cookie = None if known else Cookie(COOKIE, secret, is_secure=True)
         return User(admitted.email, f"{admitted.subject} {secret}", cookie)
 

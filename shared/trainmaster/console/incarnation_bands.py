@@ -23,13 +23,13 @@ NAMED_MAX: Final = 3
 LABEL_WIDTH_MIN: Final = 24.0
 """Narrower bands have no number."""
 INTERRUPTIONS_MAX: Final = 250
-"""Bands of interruptions in a chart, at most: those that are nearer to each other than one of so
-many parts of the chart are one band.
+"""Largest number of interruption bands in a chart. Interruptions are drawn as one band if they are
+at most this part of the chart, 1/250, apart.
 """
 
 
 class BandKind(StrEnum):
-    """What a band shows, which decides about its colour."""
+    """The kind of a band, which decides about its colour."""
 
     ODD = "odd"
     EVEN = "even"

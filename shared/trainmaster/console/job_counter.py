@@ -16,7 +16,7 @@ from trainmaster.core.model.job import JobState, Label
 from trainmaster.ports import Store
 
 WAIT_S: Final = 0.3
-"""How long a page waits. A few thousand jobs are counted within a tenth of it."""
+"""Seconds that a page waits. A few thousand jobs are counted within a tenth of them."""
 LABELS_MAX: Final = 256
 """Labels whose counts are kept."""
 COUNTED_AT_ONCE: Final = 4
@@ -40,8 +40,9 @@ class _Known:
 class JobCounter:
     """Counts the jobs of a store for all open pages. Thread-safe.
 
-    Counts of at least `JOBS_PER_READ` jobs are kept for as many seconds as they cost reads beyond
-    the first of each state: counting more jobs does not cost more reads a second.
+    Firestore charges a read for each `JOBS_PER_READ` jobs of a state. A count is kept for one
+    second per read beyond the first of each state, so that the reads per second do not grow with
+    the number of jobs.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -34,6 +35,7 @@ from trainmaster.console.rendering import ASSETS, STATIC, console_of_app, render
 from trainmaster.console.tuning_brush import read_brushes, selected_trials
 from trainmaster.console.tuning_order import read_order, sorted_trials
 from trainmaster.core.model.job import tuning_of
+from trainmaster.presentation.durations import DAY_S
 from trainmaster.presentation.failing import failing_of, with_failing
 from trainmaster.presentation.job_view import job_view
 from trainmaster.presentation.quiet import with_quiet
@@ -51,6 +53,8 @@ POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200
 """Rows of trials, the first in the chosen order, unless the user asks for all."""
 
+ASSET_KEPT_S: Final = 365 * DAY_S
+"""Time for which browsers keep a static file, whose address has a hash of its content."""
 SERVED: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 """Type of the files that pages use. Others, such as licences, are for readers of the sources."""
 
@@ -67,17 +71,18 @@ def _job_filters() -> Filters:
 
 @routes.get(f"{ASSETS}/<path:name>")
 def static_file(name: str) -> Response:
+    """Return a file that pages use. Raises NotFoundError for any other file."""
     path = (STATIC / name).resolve()
     kind = SERVED.get(path.suffix)
     if kind is None or not path.is_relative_to(STATIC) or not path.is_file():
         raise NotFoundError(f"there is no file {name}")
-    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    headers = {"Cache-Control": f"private, max-age={ASSET_KEPT_S}, immutable"}
     return Response(path.read_bytes(), headers=headers, content_type=f"{kind}; charset=utf-8")
 
 
 @routes.get("/")
 def start() -> Any:
-    return redirect("/jobs", 302)
+    return redirect("/jobs", HTTPStatus.FOUND)
 
 
 @routes.get("/jobs")

@@ -14,10 +14,15 @@ from flask import Response, current_app, g, render_template, request
 from trainmaster.console.forgery import form_token
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import JobState
+from trainmaster.presentation.durations import HOUR_S
 
 STATIC: Final = Path(__file__).parent / "static"
 ASSETS: Final = "/assets"
 """Not `/static`, which functions-framework serves itself."""
+_TAG_CHARS: Final = 32
+"""Characters of a page's entity tag, the beginning of a hash."""
+_ASSET_HASH_CHARS: Final = 16
+"""Characters of the hash in the address of a static file."""
 
 
 def console_of_app() -> Console:
@@ -52,7 +57,7 @@ def render_page(
     body = render_template(template, **page_context(), poll_s=poll_s, **values)
     response = Response(body, status, content_type="text/html; charset=utf-8")
     if status == HTTPStatus.OK:
-        tag = hashlib.sha256(body.encode()).hexdigest()[:32]
+        tag = hashlib.sha256(body.encode()).hexdigest()[:_TAG_CHARS]
         response.set_data(body.replace("<body", f'<body data-etag="{tag}"', 1))
         response.set_etag(tag)
         response.make_conditional(request)
@@ -62,7 +67,8 @@ def render_page(
 @cache
 def asset(name: str) -> str:
     """Return the address of a static file, with its hash, so that browsers may keep it."""
-    return f"{ASSETS}/{name}?{hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]}"
+    content_hash = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
+    return f"{ASSETS}/{name}?{content_hash[:_ASSET_HASH_CHARS]}"
 
 
 def moment(at: datetime | None) -> str:
@@ -71,4 +77,5 @@ def moment(at: datetime | None) -> str:
 
 
 def machine_hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f}"
+    """Format machine-seconds as hours with two decimals."""
+    return f"{seconds / HOUR_S:.2f}"

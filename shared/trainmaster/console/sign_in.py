@@ -14,9 +14,12 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from werkzeug.wrappers import Request
+
+SECRET_BYTES: Final = 32
+"""Random bytes of a token or a session: they cannot be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class User:
 
 
 class SignIn(Protocol):
-    """How users sign in."""
+    """A way to sign in to the console."""
 
     @property
     def instructions(self) -> str:
@@ -54,7 +57,7 @@ class SignIn(Protocol):
         ...
 
     def accepts_host(self, host: str) -> bool:
-        """Whether the console has this name (and port)."""
+        """Return whether the console has this name (and port)."""
         ...
 
     def user(self, request: Request) -> User | None:
@@ -73,7 +76,7 @@ class LoopbackSignIn:
     user_name: str
     hosts: tuple[str, ...] = ()
     """Names of the console with its port, once it listens; before, every request is refused."""
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(SECRET_BYTES))
     _session: str = ""
     _is_used: bool = False
     instructions: str = "Run `trainmaster console` and open the address that it prints."
@@ -96,5 +99,5 @@ class LoopbackSignIn:
         if self._is_used or not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         self._is_used = True
-        self._session = secrets.token_urlsafe(32)
+        self._session = secrets.token_urlsafe(SECRET_BYTES)
         return Cookie(self.cookie, self._session)

@@ -34,8 +34,11 @@ TICK_DISTANCE_MIN: Final = 200.0
 UNLABELLED_MAX: Final = 2 / 3 * WIDTH
 """Width of a part of a time axis that may have no label."""
 STEPS_MAX: Final = 1_000
-"""Round lengths of which one is tried for a time axis: a job may run for weeks."""
+"""A round length is tried for a time axis if it fits into the time at most this often: a job may
+run for weeks.
+"""
 _LABEL_HALF: Final = TICK_DISTANCE_MIN / 4
+"""Half the width of a label on a phone."""
 _ROUND_MINUTES: Final = (1, 2, 5, 10, 15, 30)
 _ROUND_HOURS: Final = (1, 2, 3, 6, 12)
 ROUND_S: Final = (
@@ -45,7 +48,7 @@ ROUND_S: Final = (
 )
 """Distances of the labels, in seconds; longer ones are whole days."""
 _ZERO_UNIT: Final = re.compile(r"(?<=\D) 0 \w+$|\.0(?= s$)")
-"""What `5 min 0 s` and `5.0 s` have too much."""
+"""The zero at the end of `5 min 0 s`, or in `5.0 s`, which labels leave out."""
 
 MARK_SHAPES: Final = {
     MarkKind.EXIT: "M0-6A6 6 0 1 1 0 6A6 6 0 1 1 0-6Z",

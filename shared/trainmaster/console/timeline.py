@@ -1,5 +1,7 @@
-"""The timeline of a job: a lane for the job and one for each replica, with spans and marks, from
-the ledger.
+"""The timeline of a job: a lane for the job and one for each replica, with spans and marks.
+
+It is made from the ledger, the job's record of events and decisions. An incarnation is one
+execution of a replica's program.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ BARS_PER_LANE_MAX: Final = 1_000
 
 
 class MarkKind(StrEnum):
-    """What happened at a moment. Each kind has its own shape."""
+    """The kind of an incident or decision. Each kind has its own shape."""
 
     EXIT = "exit"
     OUT_OF_MEMORY = "out of memory"

@@ -43,7 +43,9 @@ class ObjectivePlot:
     best: str
     """Points of the line."""
     low: str
+    """Label of the lower end of the axis."""
     high: str
+    """Label of the upper end."""
 
 
 @dataclass(frozen=True, slots=True)

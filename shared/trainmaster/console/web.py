@@ -73,13 +73,14 @@ def _authenticate() -> Response | None:
     sign_in: SignIn = current_app.config["SIGN_IN"]
     g.user = None
     if not sign_in.accepts_host(request.host):
-        return Response("This console does not have the name in the request's Host header.\n", 403)
+        text = "This console does not have the name in the request's Host header.\n"
+        return Response(text, HTTPStatus.FORBIDDEN)
     if request.path == "/" and "token" in request.args:
         cookie = sign_in.exchange(request.args["token"])
         if cookie is None:
             return _unauthorized(f"This address has been used already. {sign_in.instructions}")
         g.cookie = cookie
-        return Response(status=303, headers={"Location": "/jobs"})
+        return Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/jobs"})
     user = sign_in.user(request)
     if user is None:
         return _unauthorized(f"You are not signed in. {sign_in.instructions}")
@@ -88,11 +89,11 @@ def _authenticate() -> Response | None:
     if request.method in ("GET", "HEAD"):
         return None
     problem = forgery(request, user)
-    return Response(f"Refused: {problem}.\n", 403) if problem else None
+    return Response(f"Refused: {problem}.\n", HTTPStatus.FORBIDDEN) if problem else None
 
 
 def _unauthorized(text: str) -> Response:
-    return Response(f"{text}\n", 401, content_type="text/plain; charset=utf-8")
+    return Response(f"{text}\n", HTTPStatus.UNAUTHORIZED, content_type="text/plain; charset=utf-8")
 
 
 def _add_headers(response: Response) -> Response:
@@ -118,10 +119,10 @@ def _add_headers(response: Response) -> Response:
 
 def _error_page(error: Exception) -> tuple[str, int]:
     if isinstance(error, HTTPException):
-        code = error.code or 500
+        code = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
         text = error.description or ""
     elif isinstance(error, TemporaryError):
-        code = 503
+        code = HTTPStatus.SERVICE_UNAVAILABLE
         text = f"{error}. Reload the page in a moment."
         _log.warning("console: %s", error)
     else:

@@ -53,6 +53,7 @@ def job_file_of(document: Mapping[str, object], region: str | None = None) -> di
 
 
 def has_job_id(document: Mapping[str, object]) -> bool:
+    """Return whether the document names a job id, of any type."""
     return any(document.get(name) for name in JOB_ID_NAMES)
 
 
@@ -76,8 +77,8 @@ def with_id_from_file(
 ) -> dict[str, Any]:
     """Return the document; one without a job id gets the file's name and `{time:FORMAT}` as id.
 
-    Files whose names differ in letters that no id can have get different ids, as those of schedules
-    have the same time.
+    A number stands for letters that no id can have. So files whose names differ only in such
+    letters get different ids, even at the same time.
     """
     if has_job_id(document):
         return dict(document)
@@ -116,10 +117,11 @@ def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
-    """Return the document with a field set, under the name with which it has the field.
+    """Return the document with the field at `path` set, in the document's own spelling.
 
-    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|`
-    separates parents.
+    A mapping is merged into the one that is there. In a path such as `workerPoolSpecs`, `*`,
+    `containerSpec|pythonPackageSpec`, `args`, the `*` stands for every item of the list, and the
+    field is set in those of the named objects that the item has.
     """
     snake = snake_case(path[0])
     name = snake if snake in document and path[0] not in document else path[0]

@@ -1,9 +1,8 @@
 """The JSON Schema of job files, with which editors complete and check them.
 
 It is generated from the document models. It knows camelCase names and canonical enum values only.
-Trainmaster itself is more lenient
-(snake_case, enums in any case, booleans as strings), and it checks which fields may be combined,
-which the schema does not.
+Trainmaster itself is more lenient (snake_case, enums in any case, booleans as strings), and it
+checks which fields may be combined, which the schema does not.
 """
 
 from __future__ import annotations

@@ -83,7 +83,9 @@ def _without_values(problem: Problem) -> Problem:
 
 
 def service_path(path: str) -> str:
-    """`jobId` → `job.job_id`, `trainingInput.workerType` → `training_input.worker_type`.
+    """Return the path as the service writes it.
+
+    `jobId` → `job.job_id`, `trainingInput.workerType` → `training_input.worker_type`.
 
     Source: real answers name fields of the job itself `job.job_id`, and fields below it without
     that prefix.
@@ -122,9 +124,9 @@ class Problems:
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self.names: Final[dict[FieldPath, str]] = {}
-        """How the sender spelled known fields.
+        """Path of a known field → its name as the sender spelled it.
 
-        Empty: this level was left out (a body without `trainingInput:`).
+        An empty name: the sender left this level out (a body without `trainingInput:`).
         """
         self.substitutions: Final[list[Substitution]] = []
         """What the job gets in place of something that it requests."""
@@ -202,9 +204,9 @@ class Problems:
         self._misspelled.add(self.spelled_path(path))
 
     def has_any_at(self, *paths: FieldPath) -> bool:
-        """Whether the value at any path is unknown.
+        """Return whether the value at any of these paths is unknown.
 
-        The value, something around it or something in it has a problem then.
+        It is if the value, something around it or something in it has a problem.
         """
         return bool(self._by_field or self._misspelled) and any(map(self._is_affected, paths))
 

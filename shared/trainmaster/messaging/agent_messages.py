@@ -73,9 +73,9 @@ most 1,500 bytes.
 ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 MEMBERS_MAX: Final = 10_000
-"""Members that a notice names, at most."""
+"""Members (replicas that train together) that a notice names, at most."""
 SAVES_MAX: Final = 1_000_000
-"""Requests to save in one round, at most."""
+"""Requests to save in one round, a common start of all members, at most."""
 UNFIT_ERROR: Final = "UnfitMachine"
 """Type of the error of an exit whose cause is `unfit`.
 
@@ -150,7 +150,7 @@ class AgentMessage(MessageModel):
     task_index: Index
     incarnation: Count
     vm_generation: Count
-    """Which VM of the replica this is: it grows each time another one is requested."""
+    """Number of this VM among those of the replica: it grows each time another one is requested."""
     host: Index | None = None
     """Host of a TPU slice; None: a VM."""
     vm: VmModel
@@ -228,7 +228,7 @@ class NamedValueModel(MessageModel):
 
 
 class ProgressModel(MessageModel):
-    """How far the program was, from its output."""
+    """The progress of the program, as its output shows it."""
 
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Part of the training that is done."""
@@ -266,7 +266,7 @@ class ProgressModel(MessageModel):
 
 
 class ExitModel(MessageModel):
-    """How an incarnation (one execution of a replica's program) ended.
+    """The end of an incarnation, one execution of a replica's program.
 
     `ReplicaExited` explains the fields.
     """
@@ -333,7 +333,7 @@ class ExitModel(MessageModel):
 
 
 class EndedModel(ExitModel):
-    """How the program before the one that the message is about ended on this VM."""
+    """The end of the program that ran on this VM before the one that the message is about."""
 
     attempt: Count
     incarnation: Count
@@ -354,7 +354,7 @@ class NextIncarnationMessage(AgentMessage):
         return self
 
     def previous_exit(self) -> ReplicaExited | None:
-        """Return the event that the earlier incarnation ended so; None: the message has none."""
+        """Return the event of the earlier incarnation's end; None: the message has none."""
         if self.ended is None:
             return None
         ended = self.ended
@@ -373,6 +373,9 @@ class VmReadyMessage(NextIncarnationMessage):
     finding: str = ""
     """Fault of the machine that the preflight found, if the job only wants it reported."""
     left_peers: bool = False
+    """Whether an order to the agent ended the earlier program, which had done its work and waited
+    for that of other machines.
+    """
 
 
 class MaintenanceMessage(AgentMessage):
@@ -387,6 +390,7 @@ class MaintenanceMessage(AgentMessage):
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
     ] = ()
+    """Numbers of the replicas that did not confirm the request to save."""
 
 
 def decode_subject(data: bytes) -> IncarnationRef:

@@ -5,9 +5,9 @@ another replica's. Every agent event therefore carries its VM's identity token, 
 and which no other VM can obtain:
 
     signature   made with Google's keys (`trainmaster.ports.Tokens`)
-    audience    exactly this incarnation: project, job, attempt, task, incarnation; and the secret
-                of the job's tenure (its use of VMs that other jobs use before or after it), if it
-                may take over VMs
+    audience    exactly this incarnation (execution of the replica's program): project, job,
+                attempt, task, incarnation; and the secret of the job's tenure (its use of VMs that
+                other jobs use before or after it), if it may take over VMs
     account     the service account of the job's VMs: the job's own, else the installation's
     VM          project, zone, name and numeric id. The name follows from the replica, the zone is
                 one of the job's, and the id is the stored one as soon as the replica has reported

@@ -81,6 +81,7 @@ def _check_size(data: bytes) -> None:
     if len(data) <= VALUES_MAX:
         return  # each value has at least one byte
     without_escapes = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Quotes separate texts outside of strings from strings, in turn.
     outside_strings = b"".join(without_escapes.split(b'"')[::2])
     values = sum(map(outside_strings.count, (b"[", b"{", b",")))
     if values > VALUES_MAX:

@@ -24,7 +24,7 @@ INSTANCE: Final = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instances/(?
 
 
 class AuditLogModel(MessageModel):
-    """Which method of Compute Engine was called, and for which VM."""
+    """The method of Compute Engine that was called, and the VM that it was called for."""
 
     method: str = Field(alias="methodName")
     resource: str = Field(alias="resourceName")

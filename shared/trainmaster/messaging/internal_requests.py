@@ -22,7 +22,10 @@ class ProvisionRequest:
 
     job_id: str
     entry_key: str | None = None
-    """Key of the ledger entry whose effect the request is; None if it is from the sweep."""
+    """Key of the ledger entry whose effect the request is.
+
+    None if the request is from the sweep, the scheduled pass for what no event reported.
+    """
     number: int = 1
     """1, or more for a request that continues another one."""
 
@@ -69,18 +72,22 @@ class MessageWithoutJob(MessageModel):
 
 
 def encode_provision(request: ProvisionRequest) -> bytes:
+    """Return the data of the message to the topic `provision`."""
     return _encode(request.job_id, request.number, entry=request.entry_key)
 
 
 def encode_orphan_search() -> bytes:
+    """Return the data of the message to `provision` that `OrphanSearch` describes."""
     return json.dumps({"version": 1, "orphans": True}).encode()
 
 
 def encode_admission_pass() -> bytes:
+    """Return the data of the message to `provision` that `AdmissionPass` describes."""
     return json.dumps({"version": 1, "admission": True}).encode()
 
 
 def encode_tune(request: TuneRequest) -> bytes:
+    """Return the data of the message to the topic `tune`."""
     return _encode(request.job_id, request.number)
 
 

@@ -1,8 +1,8 @@
-"""Notifications: what subscribers of the topic `trainmaster-job-state` receive
-(docs/notifications.md).
+"""Notifications of transitions of jobs, in the topic `trainmaster-job-state`.
 
-A message is a function of the ledger entry and of the job, so that a repetition has the same `id`
-and content. Only the labels are those of the time of publication, because users may change them.
+docs/notifications.md describes them. A message is a function of the job and of an entry of its
+ledger, the record of its events and decisions. A repetition therefore has the same `id` and
+content. Only the labels are those of the time of publication, because users may change them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class JobKind(StrEnum):
 
 
 class Transition(StrEnum):
-    """What happened to the job: its next state, or its next attempt in the same state."""
+    """A transition of a job: to its next state, or to its next attempt in the same state."""
 
     QUEUED = "queued"
     PREPARING = "preparing"

@@ -59,7 +59,8 @@ def configure() -> None:
 @contextmanager
 def context(**fields: str) -> Iterator[None]:
     """Add these fields to every line that this thread logs within the block."""
-    token = _context.set({**(_context.get() or {}), **fields})
+    outer_fields = _context.get() or {}
+    token = _context.set(outer_fields | fields)
     try:
         yield
     finally:

@@ -33,7 +33,7 @@ Response = tuple[str | Iterator[str], int]
 REASON_LENGTH_MAX: Final = 1000
 """In bytes. Pub/Sub allows 1,024 bytes in the value of an attribute."""
 BODY_BYTES_MAX: Final = 3 << 20
-"""How much of a request is read.
+"""Bytes of a request that are read at most.
 
 A job document has at most 1 MiB, which is 1.4 MB in a push request, and the largest attributes that
 Pub/Sub accepts have 0.8 MB there.
@@ -52,7 +52,7 @@ ADDED: Final = ("reason", "function", "message_id", "published_at", "subscriptio
 READ_ATTRIBUTES: Final = ("identity", "source", "overlap", "bucketId", "object")
 """Beginnings of the names of all attributes that functions read."""
 LOGGED_BYTES_MAX: Final = 8192
-"""How much of a reason is logged: a refused job may have thousands of problems."""
+"""Bytes of a reason that are logged: a refused job may have thousands of problems."""
 DEAD_LETTER_PREFIX: Final = "CloudPubSubDeadLetterSource"
 """Prefix of the attributes that Pub/Sub adds when it dead-letters a message.
 

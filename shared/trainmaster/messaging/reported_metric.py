@@ -3,7 +3,8 @@ docs/interfaces.md, section 3.
 
     {"attempt": 1, "measurements": [[100, 0.71], [200, 0.83]]}
 
-`tenure` is added if it is above 1. Each measurement is a step and a value, in the program's order.
+Each measurement is a step and a value, in the program's order. One job after another may hold a VM;
+`tenure` is the number of this trial among them, and is left out if it is 1.
 """
 
 from __future__ import annotations

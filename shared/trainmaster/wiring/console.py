@@ -35,7 +35,7 @@ from trainmaster.settings import Addressing, settings
 from trainmaster.wiring import core_services, log_reader, metrics
 
 PERMISSIONS_KNOWN_S: Final = 60.0
-"""How long the answer about the user's own permissions is used."""
+"""Seconds for which the answer about the user's own permissions is used."""
 READ_ONLY: Final = (
     "This console is read-only. With roles/iap.httpsResourceAccessor on the service "
     f"{name_in_installation('trainmaster-console-operator')} you can act there."
@@ -104,7 +104,7 @@ def hosted_console(version: str) -> tuple[Console, IapSignIn]:
 
 
 def _price_list() -> PriceList | Unknown:
-    """Read the list as the service's account does.
+    """Return the price list, or why there is none.
 
     The first page pays for the import of the Cloud Storage client.
     """

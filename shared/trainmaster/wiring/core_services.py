@@ -86,7 +86,7 @@ def deps() -> Deps:
         clock=lambda: datetime.now(UTC),
         sleep=time.sleep,
         notifications=notifications(),
-        # A command leaves those that it causes to the sweep.
+        # A command leaves those that it causes to the sweep, which runs every minute.
         leaves_notifications=settings().notifications is None,
         job_log=job_log(),
         limits=settings().limits,

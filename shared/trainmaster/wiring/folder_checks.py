@@ -25,7 +25,7 @@ from trainmaster.wiring.folders import job_of_folder, list_folder_files, read_re
 MASTER: Final = "masterConfig"
 """Field of an image of the user's own."""
 PLACE: Final = "requirements.txt"
-"""Where a folder names what it requires."""
+"""File in which a folder names the packages that it requires."""
 
 
 def check_folder(

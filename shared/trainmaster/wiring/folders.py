@@ -35,6 +35,8 @@ BYTES_MAX: Final = 100 * MIB
 """Largest folder that is packed: every VM downloads and installs all of it. Data belongs in Cloud
 Storage.
 """
+_LARGEST_SHOWN: Final = 5
+"""Largest entries of the folder that the error about its size names."""
 IGNORE_FILE: Final = ".trainmasterignore"
 """File in the folder with a pattern per line of what is not packed."""
 IGNORED: Final = (
@@ -146,7 +148,9 @@ def folder_wheel(folder: Path) -> bytes:
     if not files:
         raise PermanentError(f"{folder.resolve()} has no file that a job could use")
     if sizes.total() > BYTES_MAX:
-        largest = [f"{name} ({size / MIB:.1f} MiB)" for name, size in sizes.most_common(5)]
+        largest = [
+            f"{name} ({size / MIB:.1f} MiB)" for name, size in sizes.most_common(_LARGEST_SHOWN)
+        ]
         raise PermanentError(
             f"{folder.resolve()} is larger than {BYTES_MAX // MIB} MiB: {', '.join(largest)}. Put"
             f" data into Cloud Storage, and list in {IGNORE_FILE} what the job does not need"

@@ -40,7 +40,7 @@ def _prices() -> PriceList | Unknown:
 
 @cache
 def resources() -> Resources:
-    """Return the control plane of Google Cloud."""
+    """Return the lookup of what jobs name: service accounts, images, secrets and the like."""
     from trainmaster.gcp.resource_lookup import GOOGLE_ACCOUNTS, GoogleResources
 
     values = settings()

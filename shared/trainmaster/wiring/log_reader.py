@@ -10,6 +10,6 @@ from trainmaster.settings import settings
 
 @cache
 def log_entries(timeout_s: float = PAGE_TIMEOUT_S) -> LogEntries:
-    """`timeout_s`: deadline of one page."""
+    """Return the reader of the installation's log entries. `timeout_s`: deadline of one page."""
     values = settings()
     return LogEntries(values.project, values.logging_endpoint, timeout_s=timeout_s)

@@ -13,9 +13,9 @@ from trainmaster.settings import settings
 from trainmaster.wiring.objects import objects
 
 REREAD_AFTER_S = 600
-"""How long a process uses the list that it has read, in seconds."""
+"""Seconds for which a process uses the list that it has read."""
 ADVICE = "`trainmaster prices update` makes one"
-"""How users get a price list: part of messages."""
+"""The end of messages: what a user without a price list does."""
 NO_LIST = f"there is no price list; {ADVICE}"
 
 

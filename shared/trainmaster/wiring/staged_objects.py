@@ -1,4 +1,4 @@
-"""Where checks put packages, in place of a bucket: nothing is uploaded."""
+"""Packages that checks keep in memory, in place of a bucket: nothing is uploaded."""
 
 from __future__ import annotations
 

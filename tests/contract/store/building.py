@@ -47,6 +47,7 @@ def submit(store: Store, job: Job | None = None) -> Job:
 
 
 def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[LedgerEntry, Change]:
+    """Judge the event on the state. Return the ledger entry and the change that a flow commits."""
     decision = judge(state, event, at(100))
     change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")

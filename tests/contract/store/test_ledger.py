@@ -71,7 +71,14 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
         action=ContinueProvisioning(zone_index=1, round=1, floor=4),
     )
     moved = VmsNotCreated(
-        "digits_1", 1, loaded.state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", at(100)
+        "digits_1",
+        attempt=1,
+        zone=loaded.state.job.zone,
+        round=0,
+        error_kind=CapacityErrorKind.STOCKOUT,
+        code="X",
+        message="no",
+        at=at(100),
     )
     counted = counters(whole.state, None)
     change = evolve(whole.state, decision, at(100))

@@ -50,14 +50,19 @@ PROGRAMS: Final = Path(__file__).parents[1] / "frameworks"
 PEERS: Final = ROOT / "examples" / "xgboost_digits" / "trainer" / "peers.py"
 TABLE: Final = ROOT / "build" / "frameworks.md"
 RECOVERS_S: Final = 120.0
+"""Longest time from a fault to the next step."""
 STALL_S: Final = 180
-"""Importing a framework prints nothing, on a busy machine for a minute or two."""
+"""The `stallTimeout` of the jobs. The import of a framework prints nothing, on a busy machine for
+a minute or two.
+"""
 START: Final = "Running command: python3 -m"
 STEP: Final = rf"\bstep (\d+)/{STEPS}\b"
 BAR: Final = rf"\| (\d+)/(?:{STEPS}|\?) \["
 """Lightning leaves out the total in the first epoch after a restart."""
 CURVE_S: Final = 240.0
-"""Summary events are read when the output has shown nothing for two minutes."""
+"""How long a curve may take: summary events are read only when the output has shown nothing for two
+minutes.
+"""
 
 
 @dataclass(frozen=True)

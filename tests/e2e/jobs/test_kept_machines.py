@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.heavy(
         fact="a kept machine shows nothing of the last job to the next one",
         quick=(
-            "`unit/agent/setup/test_previous_tenure.py`, `unit/flows/test_kept_machines_races.py`"
+            "`unit/agent/setup/test_previous_tenure.py`, `unit/flows/test_kept_machines_secret.py`"
         ),
     ),
 ]

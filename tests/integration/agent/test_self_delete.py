@@ -23,13 +23,21 @@ from trainmaster.agent.workspace import Workspace
 from .support.vm import agent_identity
 
 NODE = "projects/p/locations/z/nodes/tm-a"
+BOOTED_AT = 1000.0
+"""Time at which the agent first starts, in seconds."""
+FUSE_S = 500
+"""The node deletes itself this long after that."""
+DEADLINE = BOOTED_AT + FUSE_S
 
 
 class CloudTpu:
-    """Answers deletions with the given statuses, and keeps the time."""
+    """A stand-in for Cloud TPU: it answers deletions with the given statuses, one after the other.
+
+    It also is the clock: `sleep` advances its time.
+    """
 
     def __init__(self, *statuses: int) -> None:
-        self.now = 1000.0
+        self.now = BOOTED_AT
         self.calls: list[tuple[float, str, str | None]] = []
         self._statuses = list(statuses)
 
@@ -48,7 +56,9 @@ class CloudTpu:
 
 def self_delete(tpu: CloudTpu, work: Path) -> SelfDelete:
     place = Workspace(work, environ={}, console=Console())
-    return SelfDelete(NODE, 500, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
+    return SelfDelete(
+        NODE, FUSE_S, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now
+    )
 
 
 def test_node_is_deleted_before_its_deadline_if_its_job_pays_for_no_more_time(
@@ -56,30 +66,30 @@ def test_node_is_deleted_before_its_deadline_if_its_job_pays_for_no_more_time(
 ) -> None:
     tpu = CloudTpu(503, 200, 404)
     self_delete(tpu, tmp_path).delete()
-    assert tpu.calls[0] == (1000.0, f"/v2/{NODE}", "DELETE")
+    assert tpu.calls[0] == (BOOTED_AT, f"/v2/{NODE}", "DELETE")
 
 
 def test_node_is_deleted_at_its_deadline(tmp_path: Path) -> None:
     tpu = CloudTpu(200, 404)
     self_delete(tpu, tmp_path).run()
-    assert tpu.calls[0] == (1500.0, f"/v2/{NODE}", "DELETE")
-    assert len(tpu.calls) == 2
+    assert tpu.calls[0] == (DEADLINE, f"/v2/{NODE}", "DELETE")
+    assert len(tpu.calls) == 2, "the second one finds that the node is gone"
 
 
 def test_reboot_does_not_postpone_the_deadline(tmp_path: Path) -> None:
     first = CloudTpu(404)
     self_delete(first, tmp_path).run()
     second = CloudTpu(404)
-    second.now = 1400.0
+    second.now = DEADLINE - 100
     self_delete(second, tmp_path).run()
-    assert second.calls[0][0] == 1500.0
+    assert second.calls[0][0] == DEADLINE
 
 
 def test_truncated_deadline_is_chosen_again(tmp_path: Path) -> None:
     (tmp_path / "delete_at").write_text("")
     tpu = CloudTpu(404)
     self_delete(tpu, tmp_path).run()
-    assert tpu.calls[0][0] == 1500.0
+    assert tpu.calls[0][0] == DEADLINE
 
 
 def test_deletion_is_retried_until_the_node_is_gone(tmp_path: Path) -> None:
@@ -92,9 +102,11 @@ def test_deletion_is_retried_until_the_node_is_gone(tmp_path: Path) -> None:
 
 
 def test_deadline_is_none_unless_the_config_has_one() -> None:
-    assert agent_identity(fuse_s=7200).config.fuse_s == 7200
-    assert isinstance(agent_identity().config, VmConfig)
-    assert agent_identity().config.fuse_s is None
+    two_hours_s = 7200
+    assert agent_identity(fuse_s=two_hours_s).config.fuse_s == two_hours_s
+    config = agent_identity().config
+    assert isinstance(config, VmConfig)
+    assert config.fuse_s is None
 
 
 @pytest.mark.timeout(120)

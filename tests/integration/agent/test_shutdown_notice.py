@@ -1,5 +1,8 @@
 """The announced end of a VM: when the program is asked to save, and when a replacement is
 requested.
+
+The agent's report of a shutdown requests the replacement of its VM. In a gang, a job whose replicas
+train and restart together, the report stops all programs: a gang saves before its agents report.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -35,6 +39,9 @@ from .support.vm import Vm
 if TYPE_CHECKING:
     from trainmaster.agent.model.clock import Clock
 
+DAY_S = 86_400
+GRACE_S = 25
+"""Time between SIGTERM and SIGKILL of a program that has had no time to save before."""
 T0 = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 SAVES = """
     import signal, sys
@@ -71,13 +78,14 @@ class TimedInbox(Inbox):
 
 @dataclass
 class NoticeRecorder:
-    """A shutdown notice, and everything that it did with the time of it."""
+    """A shutdown notice, and everything that it did."""
 
     notice_s: float = NOTICE_S
     is_running: bool = True
     reported_causes: tuple[str, ...] = ()
     is_gang: bool = False
     actions: list[tuple[float, str]] = field(default_factory=list)
+    """Seconds since `T0`, and what was done then."""
 
     def __post_init__(self) -> None:
         self.inbox = TimedInbox()
@@ -97,6 +105,7 @@ class NoticeRecorder:
         return self.is_running
 
     def upcoming(self, window_s: float) -> None:
+        """Announce maintenance whose window begins `window_s` seconds after `T0`."""
         at = T0 + window_s
         text = f"{_utc(at)}Z"
         self.notice.on_upcoming_maintenance(
@@ -105,8 +114,6 @@ class NoticeRecorder:
 
 
 def _utc(at: float) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
 
 
@@ -130,19 +137,22 @@ def test_gang_has_the_rest_of_a_preemptions_notice_to_save() -> None:
     recorder = NoticeRecorder(is_gang=True)
     recorder.notice.on_preempted("TRUE")
     recorder.notice.on_preempted("TRUE")
-    assert recorder.notice.gives_up_s == PREEMPTION_NOTICE_S - LAST_S
+    given_up_at = PREEMPTION_NOTICE_S - LAST_S
+    assert recorder.notice.gives_up_s == given_up_at
     recorder.notice.on_shutdown()
-    assert (recorder.notice.save_s, recorder.notice.within(25)) == (SAVE_S, 25)
+    assert (recorder.notice.save_s, recorder.notice.within(GRACE_S)) == (SAVE_S, GRACE_S)
     recorder.inbox.advance_to(T0 + SAVE_S)
-    assert (recorder.notice.save_s, recorder.notice.within(25)) == (0, LAST_S)
+    assert (recorder.notice.save_s, recorder.notice.within(GRACE_S)) == (0, LAST_S)
     assert not recorder.notice.is_given_up
-    recorder.inbox.advance_to(T0 + 60)
-    assert recorder.actions == [(0, "save requested"), (25, "reported preemption")]
+    recorder.inbox.advance_to(T0 + PREEMPTION_NOTICE_S)
+    assert recorder.actions == [(0, "save requested"), (given_up_at, "reported preemption")]
     assert recorder.notice.is_given_up
 
 
 @pytest.mark.parametrize(
-    ("notice_s", "reported_at"), [(NOTICE_S, 55), (GPU_NOTICE_S, GPU_NOTICE_S - REPLACEMENT_S)]
+    ("notice_s", "reported_at"),
+    [(NOTICE_S, NOTICE_S - LAST_S), (GPU_NOTICE_S, GPU_NOTICE_S - REPLACEMENT_S)],
+    ids=["shorter than a replacement takes", "longer"],
 )
 def test_gang_has_the_notice_of_maintenance_less_what_a_replacement_takes(
     notice_s: float, reported_at: float
@@ -167,7 +177,7 @@ def test_shutdown_without_notice_waits_a_moment_for_the_notice_and_other_jobs_do
     for is_gang, expected_s in ((True, SKEW_MAX_S), (False, 0)):
         recorder = NoticeRecorder(is_gang=is_gang)
         recorder.notice.on_shutdown()
-        assert (recorder.notice.save_s, recorder.notice.within(25)) == (expected_s, 25)
+        assert (recorder.notice.save_s, recorder.notice.within(GRACE_S)) == (expected_s, GRACE_S)
 
 
 def test_long_notice_is_reported_just_in_time_for_the_replacement() -> None:
@@ -198,27 +208,30 @@ def test_maintenance_is_reported_at_once_if_nothing_runs() -> None:
 
 def test_window_days_ahead_is_announced_an_hour_before() -> None:
     recorder = NoticeRecorder()
-    recorder.upcoming(3 * 86_400)
+    recorder.upcoming(3 * DAY_S)
     recorder.notice.on_idle()
     assert not recorder.notice.is_announced
-    recorder.inbox.advance_to(T0 + 3 * 86_400)
+    recorder.inbox.advance_to(T0 + 3 * DAY_S)
     assert recorder.actions == [
-        (3 * 86_400 - ANNOUNCE_BEFORE_S, "save requested"),
-        (3 * 86_400 - REPLACEMENT_S, "reported maintenance"),
+        (3 * DAY_S - ANNOUNCE_BEFORE_S, "save requested"),
+        (3 * DAY_S - REPLACEMENT_S, "reported maintenance"),
     ]
 
 
 def test_moved_window_replaces_the_earlier_one() -> None:
     recorder = NoticeRecorder()
-    recorder.upcoming(86_400)
-    recorder.upcoming(2 * 86_400)
-    recorder.inbox.advance_to(T0 + 2 * 86_400)
-    assert recorder.actions[0] == (2 * 86_400 - ANNOUNCE_BEFORE_S, "save requested")
+    recorder.upcoming(DAY_S)
+    recorder.upcoming(2 * DAY_S)
+    recorder.inbox.advance_to(T0 + 2 * DAY_S)
+    assert recorder.actions[0] == (2 * DAY_S - ANNOUNCE_BEFORE_S, "save requested")
     recorder = NoticeRecorder()
     recorder.upcoming(3_000)
     recorder.upcoming(1_500)
     recorder.inbox.advance_to(T0 + 3_000)
-    assert recorder.actions == [(0, "save requested"), (900, "reported maintenance")]
+    assert recorder.actions == [
+        (0, "save requested"),
+        (1_500 - REPLACEMENT_S, "reported maintenance"),
+    ]
 
 
 def test_earlier_of_two_windows_counts_and_save_is_requested_once() -> None:
@@ -285,10 +298,7 @@ def test_cause_reported_by_an_earlier_agent_is_not_reported_again() -> None:
         ('{"window_start_time": "2026-09-21T07:13:20.000-07:00"}', T0),
         ('{"window_start_time": "2026-09-21T19:43:20+05:30"}', T0),
         # As in the REST API; observed on some machine types.
-        (
-            '{"windowStartTime": "2026-09-21T14:13:20Z"}',
-            T0,
-        ),
+        ('{"windowStartTime": "2026-09-21T14:13:20Z"}', T0),
         ('{"error": "no notifications have been received yet, try again later"}', None),
         ('{"window_start_time": "tomorrow"}', None),
         ('{"window_start_time": null}', None),

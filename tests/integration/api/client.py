@@ -100,8 +100,14 @@ class Api:
         agent: str = "test",
         **query: str,
     ) -> tuple[int, dict[str, Any]]:
+        """Send a request. Return the HTTP status and the JSON object of the response.
+
+        `token`: that of the caller; None: no one is signed in. `agent`: the header User-Agent.
+        """
         data = body if isinstance(body, bytes) else _encoded(body)
-        headers = {"User-Agent": agent, **({"Authorization": f"Bearer {token}"} if token else {})}
+        headers = {"User-Agent": agent}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         response = self.http.open(
             path, method=method, data=data, headers=headers, query_string={"alt": "json", **query}
         )
@@ -151,6 +157,7 @@ class Api:
 
 
 def check_error(code: int, content: dict[str, Any]) -> None:
+    """Check that the response has the form of Google's errors."""
     assert set(content) == {"error"}
     error = content["error"]
     assert set(error) <= {"code", "message", "status", "details"}

@@ -55,6 +55,7 @@ class Installation:
         return CliRunner().invoke(app, list(arguments))
 
     def handle_submissions(self, stop: threading.Event) -> None:
+        """Handle submitted jobs as the function `submit` does, until the event is set."""
         while not stop.is_set():
             message = self.bus.take(timeout_s=0.05)
             if message is None or message.topic != topics.SUBMIT:

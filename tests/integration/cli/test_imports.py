@@ -27,7 +27,7 @@ HEAVY = (
 """Modules that take long to import, and packages of ours that import them."""
 FORMATS = {"trainmaster.jobspec.formats"}
 JOB_FILES = {"importlib.metadata", "pydantic", *FORMATS}
-
+"""Modules that read job files."""
 
 IMPORTED: dict[str, set[str]] = {
     "": set(),
@@ -36,7 +36,7 @@ IMPORTED: dict[str, set[str]] = {
     "jobs": JOB_FILES - FORMATS | {"trainmaster.cost"},
     "console": {"importlib.metadata", "pydantic"},
 }
-"""Command → what its help imports."""
+"""Command → the modules of `HEAVY` that its help imports."""
 SHOW_HELPS = """
 import contextlib, io, json, os, sys
 from trainmaster.cli.main import app

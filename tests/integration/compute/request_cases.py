@@ -49,12 +49,15 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
+    """A job file, and the VMs that its job has lost and requests again."""
+
     document: Mapping[str, object]
     lost: Mapping[ReplicaId, int] = field(default_factory=dict)
-    """How many VMs each replica has lost."""
+    """Number of VMs that each replica has lost; empty: none was created before."""
     defaults: VmDefaults = DEFAULTS
 
     def job(self) -> Job:
+        """Return the job of the file, as it was accepted."""
         return new_job(
             accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START
         )

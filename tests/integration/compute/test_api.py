@@ -22,9 +22,16 @@ from tests.integration.compute.emulator import (
 from tests.support.stack import eventually
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.machines.compute_errors import ApiError
+from trainmaster_emulators.machines.properties import (
+    DEEP_LEARNING_GB,
+    LABELS_MAX,
+    METADATA_VALUE_BYTES_MAX,
+)
+from trainmaster_emulators.machines.scheduling import RUN_DURATION_S_MAX
 
 
 def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:
+    """Return the body of a request for VMs of these names. `changes`: other fields of it."""
     instance = an_instance("unused", "sleep 600", machine_type="n1-standard-4")
     properties = compute_v1.InstanceProperties(
         machine_type=instance.machine_type,
@@ -84,17 +91,21 @@ def test_bulk_insert_creates_all_vms_in_one_operation_group(emulator: Emulator) 
     assert len(list(emulator.operations.list(request))) == 3
 
 
-@pytest.mark.parametrize(("min_count", "other"), [(1, "RUNNING"), (2, "DELETED")])
+@pytest.mark.parametrize(
+    ("min_count", "codes", "other_status"),
+    [
+        (1, [], "RUNNING"),
+        (2, ["UNSUPPORTED_OPERATION", "VM_MIN_COUNT_NOT_REACHED"], "DELETED"),
+    ],
+)
 def test_bulk_insert_keeps_the_vms_that_are_not_preempted_if_they_are_enough(
-    emulator: Emulator, min_count: int, other: str
+    emulator: Emulator, min_count: int, codes: list[str], other_status: str
 ) -> None:
     emulator.faults(slow_s=0.5)
     operation = bulk_insert(emulator, ["a", "b"], min_count=min_count)
     emulator.fault("a", "preempt")
-    codes = [error.code for error in emulator.done(operation).error.errors]
-    reached = min_count == 1
-    assert codes == ([] if reached else ["UNSUPPORTED_OPERATION", "VM_MIN_COUNT_NOT_REACHED"])
-    assert [emulator.status(name) for name in ("a", "b")] == ["TERMINATED", other]
+    assert [error.code for error in emulator.done(operation).error.errors] == codes
+    assert (emulator.status("a"), emulator.status("b")) == ("TERMINATED", other_status)
 
 
 def test_name_pattern_is_refused(emulator: Emulator) -> None:
@@ -191,10 +202,10 @@ def test_rate_limit_fault_affects_that_many_calls(emulator: Emulator) -> None:
         ({"machine_type": "n9-standard-4"}, "resource.machineType"),
         ({"labels": {"Job": "x"}}, "resource.labels"),
         (
-            {"scheduling": {"max_run_duration": {"seconds": 121 * 86400}}},
+            {"scheduling": {"max_run_duration": {"seconds": RUN_DURATION_S_MAX + 1}}},
             "resource.scheduling.maxRunDuration",
         ),
-        ({"metadata": {"big": "x" * (256 * 1024 + 1)}}, "metadata.items.big"),
+        ({"metadata": {"big": "x" * (METADATA_VALUE_BYTES_MAX + 1)}}, "metadata.items.big"),
         ({"guest_accelerators": [{"accelerator_type": "nvidia-abacus"}]}, "guestAccelerators"),
     ],
 )
@@ -217,6 +228,7 @@ RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
 def a_disk(**changes: Any) -> dict[str, Any]:
+    """Return a boot disk with this project's image. `changes`: other `initialize_params`."""
     return {"boot": True, "initialize_params": {"source_image": IMAGE, **changes}}
 
 
@@ -226,7 +238,7 @@ DEEP_LEARNING = (
 )
 HYPERDISK = a_disk(disk_type="hyperdisk-balanced")
 RESERVATION: dict[str, Any] = {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}
-BOUND = {
+BOUND: dict[str, Any] = {  # to a reservation
     "provisioning_model": "RESERVATION_BOUND",
     "on_host_maintenance": "TERMINATE",
     "automatic_restart": False,
@@ -280,7 +292,7 @@ BOUND = {
             "Spot VMs",
         ),
         (
-            {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=49)]},
+            {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=DEEP_LEARNING_GB - 1)]},
             "smaller than the image",
         ),
         ({"machine_type": "a3-highgpu-1g"}, "provisioningModel"),
@@ -289,7 +301,7 @@ BOUND = {
             {"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK], "scheduling": BOUND},
             "reservationAffinity",
         ),
-        ({"labels": {f"l{number}": "x" for number in range(65)}}, "resource.labels"),
+        ({"labels": {f"l{number}": "x" for number in range(LABELS_MAX + 1)}}, "resource.labels"),
     ],
 )
 def test_incompatible_fields_fail_the_call(
@@ -315,7 +327,7 @@ def test_incompatible_fields_fail_the_call(
             "reservation_affinity": RESERVATION,
         },
         {"machine_type": "a3-highgpu-1g", "scheduling": SPOT},
-        {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=50)]},
+        {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=DEEP_LEARNING_GB)]},
         {
             "scheduling": {
                 **SPOT,
@@ -357,18 +369,18 @@ def test_metadata_and_labels_change_only_with_the_current_fingerprint(emulator: 
     labels = compute_v1.InstancesSetLabelsRequest(
         label_fingerprint=vm.label_fingerprint, labels={"a": "2"}
     )
-    for _ in range(2):  # the second time the fingerprint is stale
-        try:
-            emulator.instances.set_labels_unary(
-                project=PROJECT,
-                zone=ZONE,
-                instance="vm",
-                instances_set_labels_request_resource=labels,
-            )
-        except exceptions.PreconditionFailed:
-            break
-    else:
-        pytest.fail("a stale fingerprint was accepted")
+
+    def set_labels() -> None:
+        emulator.instances.set_labels_unary(
+            project=PROJECT,
+            zone=ZONE,
+            instance="vm",
+            instances_set_labels_request_resource=labels,
+        )
+
+    set_labels()
+    with pytest.raises(exceptions.PreconditionFailed):
+        set_labels()
     changed = emulator.get("vm")
     assert [(item.key, item.value) for item in changed.metadata.items] == [("k", "v")]
     assert dict(changed.labels) == {"a": "2"}

@@ -22,6 +22,9 @@ MEMBERS = (ReplicaId(TaskType.MASTER, 0), ReplicaId(TaskType.WORKER, 0))
 RANKS = range(4)
 STEP_S = 0.25
 ROUND_S = 120
+"""How long all ranks may take until they train after a preemption: the gang restarts together."""
+NOTICE_S = 30
+"""Time from the notice of a preemption to the end of the VM."""
 SAVER = f"""
 import os, signal, sys, time, urllib.error, urllib.parse, urllib.request
 
@@ -45,6 +48,7 @@ request = urllib.request.Request(address, str(step).encode(), {{"Content-Type": 
 urllib.request.urlopen(request).read()
 print(f"rank {{rank}} saved step {{step}}.", flush=True)
 """
+"""Takes steps until SIGTERM, then saves the last one to Cloud Storage and exits with status 0."""
 RUN = 'ENTRYPOINT ["sh", "-c", "torchrun --nproc-per-node=2 /app/saver.py \\"$@\\"; exit $?", "sh"]'
 
 
@@ -89,14 +93,16 @@ def test_each_container_preempted_in_turn_loses_no_step_of_any_rank(
         return sorted(int(step) for step in re.findall(pattern, text))
 
     def begins(rank: int) -> list[int]:
+        """Return the last saved step at each start of the rank."""
         return steps(rf"rank {rank} begins after step (\d+)\.")
 
     lab.wait(job_id, "RUNNING")
     for number, member in enumerate(MEMBERS, start=1):
         lab.until(lambda: all(len(begins(rank)) == number for rank in RANKS), ROUND_S)  # noqa: B023
         time.sleep(3 * STEP_S)
-        lab.faults.preempt(vm_name(job_id, member), 30)
-    lab.until(lambda: all(len(begins(rank)) == 3 for rank in RANKS), ROUND_S)
+        lab.faults.preempt(vm_name(job_id, member), NOTICE_S)
+    starts = 1 + len(MEMBERS)
+    lab.until(lambda: all(len(begins(rank)) == starts for rank in RANKS), ROUND_S)
     for rank in RANKS:
         saved = steps(rf"rank {rank} saved step (\d+)\.")
         assert begins(rank) == [0, *saved], lab.story(job_id)

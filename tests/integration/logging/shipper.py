@@ -64,6 +64,7 @@ class Shipper:
         self.log.start(run_in_daemon)
 
     def post(self, body: bytes) -> None:
+        """Take a request of the agent. The next one of `failures`, if any, happens first."""
         self.bodies.append(body)
         if self.failures:
             failure = self.failures[0] if len(self.failures) == 1 else self.failures.pop(0)

@@ -39,8 +39,9 @@ def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") ->
     labels = {
         "ml.googleapis.com/job_id": "digits_1",
         "ml.googleapis.com/task_name": task,
-        **({"trainmaster/vm": vm} if vm else {}),
     }
+    if vm:
+        labels["trainmaster/vm"] = vm
     return an_entry(text, at_s + 1e-9, labels=labels, insertId=f"{vm}-{text}")
 
 

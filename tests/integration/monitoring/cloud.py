@@ -117,6 +117,7 @@ def a_counter(
 
 
 def resource_labels(task: str) -> dict[str, str]:
+    """Return the labels of the monitored resource `generic_task` for this task."""
     names = {
         "project_id": PROJECT,
         "location": "us-central1",

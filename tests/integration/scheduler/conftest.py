@@ -29,6 +29,8 @@ START = datetime(2026, 11, 21, 2, 59, 30, tzinfo=UTC)
 
 @dataclass
 class Received:
+    """A request that the target has received."""
+
     method: str
     path: str
     headers: dict[str, str]
@@ -70,6 +72,8 @@ class Target:
 
 @dataclass
 class Emulator:
+    """The emulator of Cloud Scheduler, which runs on the stored jobs and on the test's clock."""
+
     folder: Path
     target: Target
     now: datetime = START

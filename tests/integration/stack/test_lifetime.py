@@ -34,6 +34,7 @@ HEAVY = pytest.mark.heavy(
 pytestmark = pytest.mark.emulator
 
 STATE_VARIABLES = (state_dirs.STATE_DIR_VARIABLE, state_dirs.STATE_HOME_VARIABLE)
+
 # Starts a stack and waits until it is killed, as `make run` does.
 PARENT = """
 import sys, time, pathlib
@@ -42,6 +43,7 @@ from trainmaster_emulators.process.state import StackConfig
 with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sys.argv[2])):
     time.sleep(600)
 """
+# Starts a program below the watchdog, which ends all processes below it when its parent is gone.
 WATCHED = """
 import subprocess, sys, time
 watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog", "--lifeline"]
@@ -49,7 +51,8 @@ command = [*watchdog, sys.executable, sys.argv[1]]
 subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
-# Starts a process in its own session, as a VM does, and one that also has an empty environment.
+# Starts two processes in sessions of their own, as a VM does. The environment of `marked` has the
+# id of its stack; that of `bare` is empty, so only its parents show which stack it belongs to.
 STRAYS = """
 import pathlib, subprocess
 folder = pathlib.Path(__file__).parent
@@ -76,7 +79,7 @@ def parent(tmp_path: Path, config: StackConfig) -> Iterator[subprocess.Popen[byt
         process.kill()
 
 
-def ready(state_dir: Path) -> state.StackState:
+def wait_ready(state_dir: Path) -> state.StackState:
     def is_ready() -> bool:
         current = state.read(state_dir)
         return current is not None and current.status is StackStatus.READY
@@ -86,14 +89,17 @@ def ready(state_dir: Path) -> state.StackState:
 
 
 def strays(config: StackConfig) -> list[int]:
+    """Return the process ids of `marked` and `bare`."""
     return [int(pid) for pid in (config.functions_dir / "strays").read_text().split()]
 
 
 def alive(*pids: int) -> list[int]:
+    """Return those of the processes that run."""
     return [pid for pid in pids if processes.started_at(pid) is not None]
 
 
 def all_pids(running: state.StackState, config: StackConfig) -> list[int]:
+    """Return the ids of the supervisor, the watchdog above it, all services and the strays."""
     services = [service.pid for service in running.services.values()]
     return [
         running.supervisor_pid,
@@ -110,14 +116,9 @@ def test_watchdog_ends_all_processes_below_it_when_its_parent_is_killed(tmp_path
     with subprocess.Popen(
         [sys.executable, "-c", WATCHED, str(program)], env=clean_environment()
     ) as parent:
-        eventually(
-            lambda: (
-                len((tmp_path / "strays").read_text().split()) == 2
-                if (tmp_path / "strays").exists()
-                else 0
-            )
-        )
-        pids = [int(pid) for pid in (tmp_path / "strays").read_text().split()]
+        strays_file = tmp_path / "strays"
+        eventually(lambda: strays_file.exists() and len(strays_file.read_text().split()) == 2)
+        pids = [int(pid) for pid in strays_file.read_text().split()]
         supervisor = psutil.Process(pids[0]).ppid()
         pids += [supervisor, psutil.Process(supervisor).ppid()]
         assert alive(*pids) == pids
@@ -130,7 +131,7 @@ def test_watchdog_ends_all_processes_below_it_when_its_parent_is_killed(tmp_path
 def test_sigkill_leaves_no_process(
     victim: str, tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
-    running = ready(tmp_path / "state")
+    running = wait_ready(tmp_path / "state")
     watchdog = psutil.Process(running.supervisor_pid).ppid()
     pids = all_pids(running, config)
     assert {"firestore", "pubsub", "storage", "upload"} <= running.services.keys()
@@ -158,7 +159,7 @@ def test_sigkill_leaves_no_process(
 def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
-    running = ready(tmp_path / "state")
+    running = wait_ready(tmp_path / "state")
     watchdog = psutil.Process(running.supervisor_pid).ppid()
     marked, bare = strays(config)
     with subprocess.Popen(["sleep", "600"]) as foreign:

@@ -1,4 +1,8 @@
-"""The emulator of Cloud TPU through the real client, its faults, and small jobs that use slices."""
+"""The emulator of Cloud TPU through the real client, its faults, and small jobs that use slices.
+
+A slice is one or several TPU hosts that Cloud TPU creates and deletes together, as one node. It
+takes the place of a job's VM. A directive is what the stored state orders the agent on it to do.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +64,10 @@ class Slices:
     def run(
         self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any
     ) -> tpu_v2.Node:
-        """Create a node and return it when it is READY."""
+        """Create a node that runs this script, and return it when it is READY.
+
+        `changes`: its other fields.
+        """
         metadata = {"startup-script": script, **changes.pop("metadata", {})}
         fields = {
             "accelerator_type": tpu.type,
@@ -75,13 +82,14 @@ class Slices:
         return self.client.get_node(name=f"{parent(zone)}/nodes/{name}")
 
     def state(self, name: str) -> str:
+        """Return the name of the node's state; DELETED: there is no such node."""
         try:
             return str(self.get(name).state.name)
         except exceptions.NotFound:
             return "DELETED"
 
     def done(self, future: Any) -> operations_pb2.Operation:
-        """Wait for an operation and return it."""
+        """Wait until an operation is done, with or without an error, and return it."""
         operation = future.operation
 
         def is_done() -> bool:
@@ -114,6 +122,7 @@ class Slices:
         return self.client.get_queued_resource(name=f"{parent()}/queuedResources/{name}")
 
     def queue_state(self, name: str) -> str:
+        """Return the name of the queued resource's state; DELETED: there is none."""
         try:
             return str(self.queued(name).state.state.name)
         except exceptions.NotFound:
@@ -127,9 +136,11 @@ class Slices:
         return logs_of(Path(self.compute.state_dir) / "serial", name)
 
     def fault(self, name: str, verb: str, **body: object) -> Any:
+        """Let something happen to a node, such as `preempt`."""
         return self.compute.fault(name, verb, **body)
 
     def clear(self) -> None:
+        """Remove all faults, queued resources and nodes."""
         self.compute.faults()
         for queued in self.all_queued():
             eventually(lambda queued=queued: self._delete_queued(queued.name), 30)  # type: ignore[misc]
@@ -184,7 +195,7 @@ def a_queued_job(price: PriceClass | None = None, **plan: Any) -> Job:
 
 
 def a_create(job: Job, **changes: Any) -> Create:
-    """Return the step that creates the slices of the job's first role."""
+    """Return the step that creates the slices of the job's first task group."""
     group = job.plan.groups[0]
     replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
@@ -224,6 +235,10 @@ def create_slice(fleet: Fleet, job: Job) -> Vm:
 
 
 def logs_of(folder: Path, name: str) -> list[str]:
+    """Return the output of each host of the youngest node of that name, by index.
+
+    `folder` has the file NAME-w-INDEX-….log of each host of each node.
+    """
     youngest: dict[int, Path] = {}
     for path in sorted(folder.glob(f"{name}-w-*.log"), key=lambda path: path.stat().st_ctime):
         youngest[int(path.name.removeprefix(f"{name}-w-").partition("-")[0])] = path

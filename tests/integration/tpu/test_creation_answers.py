@@ -84,7 +84,8 @@ def test_nodes_of_a_failed_create_are_deleted_and_no_others(
 
     first = node(create.names[0], 1)
     earlier = node(create.names[1], 2, **{"trainmaster-vm-generation": "0"})
-    other = node(f"{create.names[0][:-1]}7", 3)
+    of_another_replica = f"{create.names[0].removesuffix('0')}7"
+    other = node(of_another_replica, 3)
     by_call: ByCall = {
         "GET operations": [{}, DONE],
         "POST nodes": [OPERATION, an_error(403, "PERMISSION_DENIED")],

@@ -148,6 +148,7 @@ class Schema:
         self._method_id, self._is_request = route.id, is_request
 
     def faults(self, schema: Json, value: object, at: str) -> Iterator[str]:
+        """Yield what is wrong with the value at the path `at`, by the schema."""
         schema = self._schemas[schema["$ref"]] if "$ref" in schema else schema
         match schema.get("type", "any"):
             case "any":

@@ -81,7 +81,7 @@ def find(verb: str, path: str) -> tuple[tuple[Route, ...], frozenset[str]]:
 
 @cache
 def _routes(parts: int) -> tuple[Route, ...]:
-    """Return the routes whose paths have so many parts."""
+    """Return the routes whose paths have this number of parts."""
     return tuple(route for length, route in _all_routes() if length == parts)
 
 

@@ -182,6 +182,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many calls were checked, and what that took."""
     counted = +_all_methods
     if counted:
         apis = Counter(method.partition(".")[0] for method in counted)

@@ -69,6 +69,7 @@ class Node:
     """
 
     def copy(self) -> Node:
+        """Return a node that can change without this one."""
         return replace(
             self,
             store=self.store.copy(),

@@ -33,6 +33,7 @@ LISTS: Final = {
 
 
 def table() -> str:
+    """Return all settings as a table in Markdown."""
     head = (
         "| setting | takes | default | set by `infra/` | what for, and why so |\n| --- | --- | ---"
         " | --- | --- |\n"

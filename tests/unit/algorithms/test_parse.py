@@ -15,6 +15,7 @@ CLASSES = (*DATA, "--model_type=classification")
 
 
 def problems_of(algorithm: str, *arguments: str) -> str:
+    """Return the text of the error for these arguments, with a line for each problem."""
     with pytest.raises(InvalidArgumentsError) as caught:
         parse_arguments(TABLES[algorithm], arguments)
     return str(caught.value)

@@ -71,7 +71,7 @@ def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty
     tmp_path: Path,
 ) -> None:
     def others(n: int) -> str:
-        """Return so many further cells that a missing one is less than a tenth of its row."""
+        """Return further cells of a row, enough that one missing cell is less than a tenth."""
         return ",".join([f"{n % 7}.5"] * 9)
 
     complete = [f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{others(n)}" for n in range(8)]

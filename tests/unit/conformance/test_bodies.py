@@ -90,10 +90,9 @@ FIELDS: Final[dict[str, dict[str, Any]]] = {
 
 def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exchange]:
     """Yield the calls that create the VMs and nodes of a job; none if the job file is refused."""
-    document = {
-        "trainingInput": {**BASE, **training_input},
-        **({"trainmaster": sale} if sale else {}),
-    }
+    document: dict[str, Any] = {"trainingInput": {**BASE, **training_input}}
+    if sale:
+        document["trainmaster"] = sale
     try:
         accepted = accept(document, default_job_id="job_1")
     except InvalidJob:

@@ -1,5 +1,7 @@
-"""Counts of the job list: they agree with the store for all filters and pages, and cost
-few reads.
+"""Counts of the job list: they agree with the store for all filters and pages, and cost few reads.
+
+The store counts the jobs of a state, also those with one label. If the list is filtered by a user
+or a text, it reads the newest jobs instead, and counts among them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
 from trainmaster.ports import JobFilter
 
+JOBS = 40
+"""Number of stored jobs, with the deleted one."""
+CANCELLED_JOBS, QUEUED_JOBS = JOBS // 4, JOBS - JOBS // 4
+VISION_JOBS = JOBS // 2
+"""Number of jobs with the label team=vision: every second one, with all that are cancelled."""
+PAGE_ROWS = 10
+COUNTS = len(JobState)
+"""Reads for the counts of the store: one for each state."""
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
 LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")
 COMBINED = [
@@ -37,8 +47,8 @@ COMBINED = [
 
 @pytest.fixture(scope="module")
 def site() -> Site:
-    """Return the console of 40 jobs, of which one was deleted."""
-    world = world_of_jobs(40)
+    """Return the console of the jobs, of which one was deleted."""
+    world = world_of_jobs(JOBS)
     delete_job("digits_0008", "request-1", world.deps, by="anna@example.com")
     site = Site(world)
     site.open()
@@ -85,11 +95,9 @@ def test_counts_among_the_newest_jobs_say_so_on_every_page(
     for module in (job_counts, job_list):
         monkeypatch.setattr(module, "JOBS_READ_MAX", 20)
     pages = all_pages(site, Filters(text="digits", size=15))
-    assert [len(page.rows) for page in pages] == [
-        15,
-        15,
-        9,
-    ], "the pages reach the jobs that were not counted"
+    listed = JOBS - 1
+    rows = [len(page.rows) for page in pages]
+    assert rows == [15, 15, listed - 30], "the pages reach the jobs that were not counted"
     for page in pages:
         assert (page.counts.newest, page.total) == (20, 20)
     assert "20 matching jobs of the 20 newest jobs; older jobs were not counted." in site.text(
@@ -102,35 +110,40 @@ def test_counts_among_the_newest_jobs_say_so_on_every_page(
 
 
 @pytest.mark.parametrize(
-    ("query", "size", "reads"),
+    ("query", "jobs_read", "counts_read"),
     [
-        ("", 10, 11 + len(JobState)),
-        ("label=team%3Dvision&state=QUEUED", 10, 30 + len(JobState)),
-        ("label=team%3Dvision&state=CANCELLED", 10, 20 + len(JobState)),
-        ("state=CANCELLED", 10, 10 + len(JobState)),
-        ("user=boris", 10, 40),
-        ("q=digits", 10, 40),
+        ("", PAGE_ROWS + 1, COUNTS),
+        ("label=team%3Dvision&state=QUEUED", QUEUED_JOBS, COUNTS),
+        ("label=team%3Dvision&state=CANCELLED", VISION_JOBS, COUNTS),
+        ("state=CANCELLED", CANCELLED_JOBS, COUNTS),
+        ("user=boris", JOBS, 0),
+        ("q=digits", JOBS, 0),
     ],
 )
 def test_view_reads_its_rows_and_one_count_for_each_state_or_the_newest_jobs(
-    site: Site, query: str, size: int, reads: int
+    site: Site, query: str, jobs_read: int, counts_read: int
 ) -> None:
+    """One job more than a page shows is read, which tells whether there is another page.
+
+    The store searches with one condition, and the list applies the others. Jobs that have not ended
+    are found by their state, others rather by their label.
+    """
     counts = Counts()
     store = counting_store(site.world.store, counts)
     console = replace(site.console(), store=store, counter=JobCounter(store, wait_s=None))
-    read_job_list(console, replace(read_filters(parse_qs(query)), size=size))
-    assert counts.reads == reads, counts.reads_by_call
-    assert counts.calls["count_by_state"] == (1 if reads != 40 else 0)
+    read_job_list(console, replace(read_filters(parse_qs(query)), size=PAGE_ROWS))
+    assert counts.reads == jobs_read + counts_read, counts.reads_by_call
+    assert bool(counts.calls["count_by_state"]) is bool(counts_read)
 
 
 def test_poll_of_an_unchanged_list_is_304_and_polls_that_scan_are_rare(site: Site) -> None:
-    for path, seconds in (
+    for path, poll_s in (
         ("/jobs", 10),
         ("/jobs?label=team%3Dvision", 10),
         ("/jobs?user=boris", 60),
     ):
         first = site.get(path)
-        assert f'data-poll="{seconds}"' in first.text
+        assert f'data-poll="{poll_s}"' in first.text
         again = site.get(path, If_None_Match=first.headers["ETag"])
         assert (again.status_code, again.data) == (304, b"")
 
@@ -152,7 +165,16 @@ def test_row_of_a_job_without_capacity_names_the_quota_or_zone(
     world = World()
     world.submit()
     world.deliver()
-    event = VmsNotCreated(world.job_id, 1, world.job.zone, 0, kind, "CODE", message, world.now)
+    event = VmsNotCreated(
+        world.job_id,
+        attempt=1,
+        zone=world.job.zone,
+        round=0,
+        error_kind=kind,
+        code="CODE",
+        message=message,
+        at=world.now,
+    )
     record(event, world.deps)
     words = (
         f"1 capacity error so far (the last one: {problem}); VMs are requested in {world.job.zone}."

@@ -272,10 +272,9 @@ def test_heartbeat_that_is_not_read_now_is_no_evidence() -> None:
 def test_vm_is_lost_when_neither_of_its_sources_speaks(
     point: timedelta | None, beat: timedelta | None, *, is_lost: bool
 ) -> None:
-    points = {**FRESH, **({WORKER_0: point} if point is not None else {})}
-    assert lost_with(points, {WORKER_0: beat} if beat is not None else {}) == (
-        [WORKER_0] if is_lost else []
-    )
+    points = FRESH if point is None else {**FRESH, WORKER_0: point}
+    heartbeats = {} if beat is None else {WORKER_0: beat}
+    assert lost_with(points, heartbeats) == ([WORKER_0] if is_lost else [])
 
 
 def test_vm_that_compute_engine_has_started_again_has_five_minutes_to_boot() -> None:

@@ -70,7 +70,14 @@ MOVE = ContinueProvisioning(zone_index=1, round=1, floor=6)
 def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() -> None:
     state = replace(CHIEF_REPORTED, job=replace(CHIEF_REPORTED.job, placement=Placement(left=())))
     event = VmsNotCreated(
-        "digits_1", 1, state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", NOW
+        "digits_1",
+        attempt=1,
+        zone=state.job.zone,
+        round=0,
+        error_kind=CapacityErrorKind.STOCKOUT,
+        code="X",
+        message="no",
+        at=NOW,
     )
     decision = judge(state, event, NOW)
     change = evolve(state, decision, NOW)

@@ -26,12 +26,13 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.ports import CreatedObject
 from trainmaster_local.memory.objects import MemoryObjects
 
+HOUR_S = 3600.0
 RATES = MeasuredRates(
     interruptions=4,
-    running_s=40 * 3600.0,
+    running_s=40 * HOUR_S,
     restart_s=180.0,
     checkpoints=50,
-    checkpoint_s=3600.0,
+    checkpoint_s=HOUR_S,
     save_s=20.0,
     spot_hours=120.0,
     spot_losses=4,
@@ -50,20 +51,21 @@ def test_rates_of_a_job_are_those_of_its_history() -> None:
     objects = MemoryObjects()
     rates = measured(a_job_with_three_losses(objects, every_s=600), objects)
     assert rates.interruptions == 3, "the failures of both peers belong to the loss"
-    assert rates.running_s == pytest.approx(12 * 3600, rel=0.02)
+    assert rates.running_s == pytest.approx(12 * HOUR_S, rel=0.02)
     assert rates.checkpoint_s == pytest.approx(600, abs=1)
     assert rates.save_s == 5
-    assert rates.checkpoints == 4 * 18
+    assert rates.checkpoints == 12 * HOUR_S / 600
     assert rates.restart_s == pytest.approx(126, abs=5)
     assert rates.spot_losses == 3
-    assert rates.spot_hours == pytest.approx(36, rel=0.03)
-    assert rates.mean_time_between_s == pytest.approx(4 * 3600, rel=0.02)
+    vms = 3
+    assert rates.spot_hours == pytest.approx(12 * vms, rel=0.03)
+    assert rates.mean_time_between_s == pytest.approx(12 / 3 * HOUR_S, rel=0.02)
 
 
 def test_rates_of_a_job_without_losses_and_checkpoints_are_unknown() -> None:
     world = World()
     start(world)
-    world.wait(3600)
+    world.wait(HOUR_S)
     rates = measured(world, MemoryObjects())
     assert rates.interruptions == 0
     assert rates.mean_time_between_s is None
@@ -116,8 +118,8 @@ def test_young_interval_is_the_known_formula() -> None:
 @pytest.mark.parametrize(("save_s", "between_s"), [(5, 3600), (60, 86400), (300, 7200)])
 def test_daly_interval_wastes_least(save_s: float, between_s: float) -> None:
     best = daly_interval(save_s, between_s)
-    assert waste(best, save_s, between_s, 0) <= min(
-        waste(best * factor, save_s, between_s, 0) for factor in (0.5, 0.75, 1.35, 2)
+    assert waste(best, save_s, between_s, restart_s=0) <= min(
+        waste(best * factor, save_s, between_s, restart_s=0) for factor in (0.5, 0.75, 1.35, 2)
     )
 
 
@@ -135,7 +137,10 @@ def test_limits_of_a_rate_are_those_of_the_poisson_distribution(
 
 
 def test_interval_is_uncertain_with_few_interruptions_and_certain_with_many() -> None:
-    few, many = advise_interval(20, 40 * 3600, 4), advise_interval(20, 1000 * 3600, 100)
+    few, many = (
+        advise_interval(save_s=20, running_s=40 * HOUR_S, interruptions=4),
+        advise_interval(save_s=20, running_s=1000 * HOUR_S, interruptions=100),
+    )
     assert few.shortest_s < few.interval_s < few.longest_s
     assert few.interval_s == pytest.approx(many.interval_s)
     assert many.longest_s / many.shortest_s < 1.2 < few.longest_s / few.shortest_s

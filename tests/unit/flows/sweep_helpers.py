@@ -28,7 +28,7 @@ FORGOTTEN = "forgotten_1"
 
 
 def sweep(world: World, *, times: int = 1) -> None:
-    """Run the scheduled sweep so many times, a minute before each."""
+    """Run the scheduled sweep `times` times. A minute passes before each."""
     for _ in range(times):
         world.wait(SWEEP_S)
         world.sweep()

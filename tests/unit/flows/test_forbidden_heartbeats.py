@@ -1,5 +1,6 @@
-"""Where an organisation policy forbids guest attributes, heartbeats are unknown: the series decide,
-later, and not for all VMs at once.
+"""Where an organisation policy forbids guest attributes, the heartbeats that agents write there
+cannot be read. Whether a VM hangs then follows from the points that its agent writes to Cloud
+Monitoring: later than from heartbeats, and never for all VMs at once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Company:
     world: World
     metrics: FakeMetrics
     hung: set[ReplicaId] = field(default_factory=set)
+    """Replicas whose agents write no points."""
 
     def wait(self, minutes: int) -> None:
         """Let minutes pass. Agents write, and the sweep reconciles the job, each minute."""
@@ -47,6 +49,7 @@ class Company:
         self.metrics.add(Metric.ALIVE, str(replica_id), at, [1.0], generation=generation)
 
     def generations(self) -> list[int]:
+        """Return how many VMs each replica has had."""
         return [self.world.replica(replica_id).vm_generation for replica_id in REPLICAS]
 
     @property
@@ -56,6 +59,7 @@ class Company:
 
 @pytest.fixture
 def company() -> Company:
+    """Return a job that has run for five minutes."""
     metrics = FakeMetrics()
     world = World(metrics=metrics)
     world.start_running()

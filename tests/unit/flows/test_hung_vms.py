@@ -77,7 +77,8 @@ def world(series: AliveSeries) -> World:
 def live(
     world: World, series: AliveSeries, seconds: float, *replicas: ReplicaId, step_s: float = 30.0
 ) -> None:
-    """Let the agents of these replicas write heartbeats and points of their series for so long.
+    """Let the agents of these replicas write heartbeats and points of their series for `seconds`,
+    every `step_s`.
 
     The agents of the other replicas write nothing.
     """

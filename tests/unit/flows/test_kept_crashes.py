@@ -70,8 +70,9 @@ class Port:
 
 
 def survives(world: World, act: Callable[[World], object], calls: int) -> bool:
-    """Let an instance act that dies after so many calls. Return whether it has survived: it makes
-    fewer. What was published is lost.
+    """Let an instance of a function act that dies after `calls` calls of its ports.
+
+    Return whether it has survived, because it makes fewer. What it has published is lost.
     """
     instance = Instance(calls)
     ports: dict[str, Any] = {

@@ -14,7 +14,9 @@ from tests.support.kept_jobs import a_keeping_job
 from tests.support.world import World
 from tests.unit.flows import test_kept_machines as story
 from tests.unit.flows import test_kept_machines_fit as fit_tests
+from tests.unit.flows import test_kept_machines_losses as losses
 from tests.unit.flows import test_kept_machines_races as races
+from tests.unit.flows import test_kept_machines_secret as secret
 from trainmaster.core.actions import ReleaseMachines
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.model import fit, plan
@@ -326,33 +328,33 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
     (store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
     (
         look_for_no_lost_vms,
-        races.test_loss_before_the_end_is_committed_is_not_kept,
-        {"fields": races.SERVERS},
+        losses.test_loss_before_the_end_is_committed_is_not_kept,
+        {"fields": losses.SERVERS},
     ),
     (
         look_at_the_job_once,
-        races.test_end_before_the_loss_is_committed_keeps_the_others,
-        {"fields": races.SERVERS},
+        losses.test_end_before_the_loss_is_committed_keeps_the_others,
+        {"fields": losses.SERVERS},
     ),
     (
         judge_no_loss_of_kept_vms,
-        races.test_loss_after_the_end_keeps_the_others,
+        losses.test_loss_after_the_end_keeps_the_others,
         {"fields": {}},
     ),
     (
         judge_no_fault_of_kept_vms,
-        races.test_fault_that_is_reported_after_the_end_keeps_the_others,
+        losses.test_fault_that_is_reported_after_the_end_keeps_the_others,
         {"fields": {}, "cause": "unfit", "tail": "", "words": "failed the preflight"},
     ),
     (
         look_at_the_job_once,
-        races.test_vm_that_is_lost_after_its_program_has_completed_is_not_kept,
-        {"fields": races.SERVERS, "is_end_first": True},
+        losses.test_vm_that_is_lost_after_its_program_has_completed_is_not_kept,
+        {"fields": losses.SERVERS, "is_end_first": True},
     ),
     (
         look_at_the_job_once,
-        races.test_end_before_a_fault_is_committed_keeps_the_others,
-        {"fields": races.SERVERS},
+        losses.test_end_before_a_fault_is_committed_keeps_the_others,
+        {"fields": losses.SERVERS},
     ),
     *(
         (keep_what_may_be_faulty, fit_tests.test_which_ends_keep_machines, row)
@@ -361,13 +363,13 @@ BROKEN: Final[list[tuple[Any, ...]]] = [
     (keep_for_anyone, fit_tests.test_machines_of_an_unknown_submitter_are_not_kept),
     *others(say_no_reason, say_no_reason, say_no_reason),
     *others(without_item("the submitter"), keep_for_anyone, without_item("the runtime")),
-    (look_for_no_lost_vms, races.test_machine_that_stops_while_kept_is_kept_no_longer),
+    (look_for_no_lost_vms, losses.test_machine_that_stops_while_kept_is_kept_no_longer),
     (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
     (
         wait_as_for_new_vms,
         story.test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes,
     ),
-    (accept_any_audience, races.test_token_from_before_the_take_is_refused),
+    (accept_any_audience, secret.test_token_from_before_the_take_is_refused),
     *items(
         fit_tests.test_machines_with_other_access_do_not_fit,
         "the service account",

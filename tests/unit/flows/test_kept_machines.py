@@ -1,8 +1,11 @@
 """Machines that a job keeps: the next job takes them, or they are released.
 
-Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`. The test
-`test_kept_machines_fit` has which machines are kept and taken, and `test_kept_machines_races` what
-happens late, twice or at the same time.
+Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`. Beside this module:
+
+    test_kept_machines_fit       which machines are kept, and which ones a job takes
+    test_kept_machines_losses    machines that are lost or faulty near the end of their job
+    test_kept_machines_races     what happens late, twice or at the same time
+    test_kept_machines_secret    tokens of the present and of the last job of a machine
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ TIMEOUT_S = AGENT_TIMEOUT.total_seconds()
 
 @pytest.fixture
 def world() -> World:
+    """Return a world whose job runs."""
     world = World()
     world.start_running()
     world.deliver()
@@ -119,6 +120,7 @@ def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(
 
 
 def heartbeats_read(world: World, request: ProvisionRequest) -> int:
+    """Return how many heartbeats the handling of this request reads."""
     counts = Counts()
     fleet_deps = replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts))
     provision.handle(request, fleet_deps, world.deps)

@@ -33,12 +33,15 @@ FOUR_HOSTS = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "4x4"}
 ONE_HOST = {"machineType": "ct6e-standard-8t"}
 WEST, EAST = "us-west4-a", "us-east5-a"
 LARGE = {"machineSpec": FOUR_HOSTS, "zones": [WEST], "spot": "all"}
+HOUR_S = 3600
+V5E_CHIP_USD, V6E_CHIP_USD = 1, 2
+"""Prices of a chip for an hour, on Spot."""
 PRICES = PriceList(
     "USD",
     at(0),
     {
-        ("v5litepod", "us-west4", Pricing.SPOT): Decimal(1),
-        ("v6e", "us-east5", Pricing.SPOT): Decimal(2),
+        ("v5litepod", "us-west4", Pricing.SPOT): Decimal(V5E_CHIP_USD),
+        ("v6e", "us-east5", Pricing.SPOT): Decimal(V6E_CHIP_USD),
     },
 )
 SMALL = {"machineSpec": ONE_HOST, "zones": [EAST], "spot": "all"}
@@ -58,8 +61,12 @@ def of_slices(
 
 
 def report_ready(world: World, hosts: int) -> None:
-    for host in range(hosts):
-        world.send("vm-ready", CHIEF, **({"host": host} if hosts > 1 else {}))
+    """Let the agents of all hosts of the chief's slice report that they are ready."""
+    if hosts == 1:
+        world.send("vm-ready", CHIEF)
+    else:
+        for host in range(hosts):
+            world.send("vm-ready", CHIEF, host=host)
     world.deliver()
 
 
@@ -84,7 +91,7 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     report_ready(world, 1)
     assert world.state == "RUNNING"
     fleet.failures = {(EAST, True): FULL}
-    world.wait(6 * 3600)
+    world.wait(6 * HOUR_S)
     world.send("maintenance", CHIEF, cause="preemption")
     world.deliver()
     assert [vm.zone for vm in world.vms] == [WEST]
@@ -100,7 +107,7 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
         ReplicaState.RUNNING,
     )
     world.deliver()
-    world.wait(3600)
+    world.wait(HOUR_S)
     for host in range(4):
         assert world.state == "RUNNING"
         world.exit_program(CHIEF, 0, host=host)
@@ -109,13 +116,12 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     world.check()
     spans = replica_spans(world.history)
     cost = job_cost(world.job, spans, PRICES, world.now)
-    assert goodput_of(world.job, spans, world.now).running_s == pytest.approx(
-        (6 + 4) * 3600, rel=0.02
-    )
+    host_hours = 6 * 1 + 1 * 4
+    running_s = goodput_of(world.job, spans, world.now).running_s
+    assert running_s == pytest.approx(host_hours * HOUR_S, rel=0.02)
     assert not isinstance(cost, Unknown)
-    assert float(cost.total) == pytest.approx(6 * 8 * 2 + 16, rel=0.02), (
-        "six hours of 8 chips, one of 16"
-    )
+    usd = 6 * 8 * V6E_CHIP_USD + 1 * 16 * V5E_CHIP_USD
+    assert float(cost.total) == pytest.approx(usd, rel=0.02), "hours, chips, price"
 
 
 def test_used_up_quota_covers_slices_of_its_generation_and_no_others() -> None:

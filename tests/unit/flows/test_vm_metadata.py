@@ -42,7 +42,15 @@ def a_create(job: Job, task_type: TaskType) -> Create:
     )
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
     directive = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
-    return Create(job.plan.group(task_type), ZONE, 1, directive, replica_ids, names, round=0)
+    return Create(
+        job.plan.group(task_type),
+        ZONE,
+        vm_generation=1,
+        directive=directive,
+        replica_ids=replica_ids,
+        names=names,
+        round=0,
+    )
 
 
 def metadata_of(job: Job, task_type: TaskType = TaskType.WORKER) -> dict[str, str]:

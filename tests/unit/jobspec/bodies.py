@@ -24,5 +24,5 @@ def custom(**training: object) -> dict[str, object]:
 
 
 def gpus(gpu_type: str, count: object) -> dict[str, object]:
-    """Return the field of a role that attaches so many GPUs to each machine."""
+    """Return the field of a task type that attaches `count` GPUs of a type to each machine."""
     return {"acceleratorConfig": {"type": gpu_type, "count": count}}

@@ -277,11 +277,9 @@ def test_distributed_xgboost_on_gpus_runs_in_an_image_with_a_driver() -> None:
 def test_tuning_that_an_algorithm_cannot_follow_is_refused(
     parameters: dict[str, Any], tag: str | None, field: str, expected: str
 ) -> None:
-    is_range = "categoricalValues" not in parameters
-    parameter = {
-        **({"type": "DOUBLE", "minValue": 0.1, "maxValue": 0.5} if is_range else {}),
-        **parameters,
-    }
+    parameter = parameters
+    if "categoricalValues" not in parameters:
+        parameter = {"type": "DOUBLE", "minValue": 0.1, "maxValue": 0.5, **parameters}
     tuning = {"maxTrials": 2, "hyperparameterMetricTag": tag, "params": [parameter]}
     problems = problems_of(job("boosted_trees", hyperparameters=tuning))
 

@@ -24,10 +24,10 @@ def a_document(job_id: str = "digits_1", workers: int = 0, **changes: object) ->
         "pythonModule": "trainer.task",
         "region": "us-central1",
         "runtimeVersion": "2.21",
-        **({"workerType": "n1-standard-4", "workerCount": workers} if workers else {}),
-        **changes,
     }
-    return {"jobId": job_id, "trainingInput": training_input}
+    if workers:
+        training_input |= {"workerType": "n1-standard-4", "workerCount": workers}
+    return {"jobId": job_id, "trainingInput": training_input | changes}
 
 
 def problem_of(document: dict[str, object]) -> tuple[str, str]:

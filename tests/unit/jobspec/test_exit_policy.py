@@ -13,6 +13,7 @@ from trainmaster.jobspec.problems import InvalidJob
 
 
 def policy_of(spec: object) -> ExitPolicy:
+    """Return the policy of a job whose field `exitPolicy` is `spec`."""
     document = {"jobId": "digits_1", **a_spec(), "trainmaster": {"exitPolicy": spec}}
     return accept(document, default_job_id=None).plan.restarts.exit_policy
 

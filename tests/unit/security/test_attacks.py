@@ -95,6 +95,7 @@ def strings(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str |
 
 
 def with_(path: tuple[str | int, ...], text: str) -> dict[str, Any]:
+    """Return `JOB` with this text as the value at the path, or as the object's name of a URI."""
     document: Any = copy.deepcopy(JOB)
     place = document
     for step in path[:-1]:

@@ -1,4 +1,4 @@
-"""What the installation itself says about a job, beside what its user can see.
+"""The installation's own answer about a job, beside what its user can see.
 
 The functions have settings, limits and accounts of their own. Their API answers without creating
 the job.

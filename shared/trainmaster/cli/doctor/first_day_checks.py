@@ -52,7 +52,7 @@ Those of APIs that it enables itself are not known before.
 _PROJECT_ID: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 """As infra/variables.tf has it."""
 _GCLOUD_S: Final = 20.0
-"""How long gcloud may take to print its account."""
+"""Seconds that gcloud may take to print its account."""
 
 
 def check_project(inspection: Inspection) -> Iterator[Finding]:

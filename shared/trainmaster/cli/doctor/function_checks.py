@@ -29,6 +29,7 @@ All of them except `api` are named after a topic that they read; `maintenance` r
 
 
 def check_functions(inspection: Inspection) -> Iterator[Finding]:
+    """Check that each function is deployed and runs, and that clients reach the API."""
     if inspection.endpoints.is_local_stack:
         yield not_checked("functions", "the local stack runs them without Cloud Functions")
         return

@@ -46,6 +46,7 @@ from trainmaster.jobspec.job_document import job_id_of
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
+from trainmaster.presentation.durations import HOUR_S
 from trainmaster.settings import Settings
 
 UPDATE: Final = "run `trainmaster prices update`"
@@ -91,7 +92,7 @@ def check_job(
     cap = spec.plan.limits.cap
     if cap and cap.rates:
         yield ok(
-            f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at"
+            f"trainmaster.maxCost: all machines together run {cap.longest_s / HOUR_S:.1f} hours at"
             f" most for {cap}"
         )
     yield not_checked("waiting time", UNKNOWN_WAIT)
@@ -183,8 +184,8 @@ def _check_candidates(
 ) -> Iterator[Finding]:
     """Yield quotas and prices.
 
-    For a job with alternatives: the price of each candidate in the order of requests, and the
-    quotas of each region of each alternative.
+    For a job with alternatives: the price of each candidate (a zone of an alternative) in the order
+    of requests, and the quotas of each region of each alternative.
     """
     if not plan.where.options:
         yield from _check_quotas(plan, inspection)
@@ -284,7 +285,7 @@ def _cpu_metric(group: TaskGroup) -> str:
 def _gpu_metric(group: TaskGroup) -> str:
     """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`.
 
-    Spot VMs use the preemptible quota, for example.
+    The way of purchase may put a prefix before it: Spot VMs use `PREEMPTIBLE_NVIDIA_T4_GPUS`.
     """
     gpu_type = group.accelerator.type if group.accelerator else ""
     name = gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
@@ -313,7 +314,7 @@ def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Itera
     if isinstance(hourly, Unknown):
         yield not_checked(what, hourly.reason)
         return
-    highest = hourly * Decimal(plan.limits.max_running_s) / 3600
+    highest = hourly * Decimal(plan.limits.max_running_s) / HOUR_S
     cap = plan.limits.cap
     if cap and cap.limit.amount < highest:
         end = f"{cap} at most, by trainmaster.maxCost"

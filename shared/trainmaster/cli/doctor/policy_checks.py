@@ -80,7 +80,7 @@ def _when_enforced(text: str) -> Callable[[Policy, Place], str]:
 
 
 def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place], str]:
-    """Return a function that returns what the policy does not allow, after the words `what`.
+    """Return a rule's function `refused`: it names what the policy does not allow, after `what`.
 
     Each item of `names` has the alternative names of one value.
     """

@@ -25,6 +25,7 @@ from trainmaster.wiring.folders import MODULE as FOLDER_MODULE
 PACKAGE_BYTES_MAX: Final = 100 << 20
 """Larger packages are not read."""
 UNPACKED_BYTES_MAX: Final = 2 << 30
+"""Larger tar archives are not unpacked to their end, and nothing is known about them."""
 SOURCE_BYTES_MAX: Final = PROGRAM_BYTES_MAX
 """Most bytes of source that are read and parsed, in all packages of a program together."""
 _JOINED_ARGUMENT: Final = re.compile(r"--?[A-Za-z][\w-]*\s+\S")
@@ -40,8 +41,8 @@ def check_programs(
 ) -> Iterator[Finding]:
     """Yield what is wrong with the programs, and what cannot be seen.
 
-    `staged`: packages that are not uploaded yet; `check_staged_programs` judges those that have no
-    others.
+    `staged`: packages that are not uploaded yet. `check_staged_programs` judges the programs that
+    have no other packages.
     """
     for program in dict.fromkeys(programs_of(plan)):
         if program.container and not parse_registry_image(program.container.image):

@@ -25,7 +25,7 @@ _SHOWN: Final = (
 )
 """Suffixes of the metrics that VMs of jobs consume."""
 _OTHER_TERMS: Final = ("PREEMPTIBLE_", "COMMITTED_")
-"""Prefixes of metrics that do not limit by being 0.
+"""Prefixes of metrics whose 0 keeps no job from running.
 
 Spot VMs use the ordinary quota where there is no preemptible one. Source: "Allocation quotas" of
 Compute Engine.
@@ -81,7 +81,7 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
 
 
 def _limits_by_absence(metric: str) -> bool:
-    """Whether jobs wait indefinitely if the quota is 0."""
+    """Return whether jobs wait indefinitely if the quota is 0."""
     is_of_gpus = metric.endswith(("GPUS", "GPUS_ALL_REGIONS"))
     return is_of_gpus and not metric.startswith(_OTHER_TERMS)
 

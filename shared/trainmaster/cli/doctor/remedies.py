@@ -1,4 +1,4 @@
-"""What to do about an error of Google's, before and after the installation."""
+"""The remedies for errors of Google's, before and after the installation."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ from trainmaster.errors import PermanentError
 CONNECTION_LOST: Final = 255
 """Exit status of ssh if the connection ends."""
 SIGNALLED: Final = 128
-"""A shell adds the number of the signal that ended a program."""
+"""Added to the number of the signal that ended a program, as in the exit status of a shell."""
 KILL_AFTER_S: Final = 2.0
-"""How long a program may take to end with its VM, before it is killed."""
+"""Seconds that a program has to end after its VM, before it is killed."""
 _POLL_MS: Final = 500
-"""How soon the watcher of a VM sees that the program has ended."""
+"""Milliseconds until the watcher of a VM sees that the program has ended."""
 
 
 def run(target: Target, command: str) -> int:
@@ -82,7 +82,7 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
 
 
 def _has_own_namespace(pid: int, kind: str) -> bool:
-    """Whether a process has another namespace of this kind than this one."""
+    """Return whether a process has another namespace of this kind than this process."""
     own = Path(f"/proc/{pid}/ns/{kind}").readlink()
     return own != Path(f"/proc/self/ns/{kind}").readlink()
 

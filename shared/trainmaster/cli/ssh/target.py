@@ -15,6 +15,8 @@ from trainmaster.errors import PermanentError
 
 ON_A_VM: Final = (ReplicaState.RUNNING, ReplicaState.RESTARTING)
 """States in which the replica has a VM whose agent has reported."""
+_TRIALS_SHOWN: Final = 10
+"""Live trials that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def _require_replicas(job: Job) -> None:
     if job.tuning is None:
         return
     live = [trial_id(job.job_id, trial.number) for trial in job.tuning.live]
-    advice = f"its live trials have: {', '.join(live[:10])}" if live else "and it has no live trial"
+    advice = "and it has no live trial"
+    if live:
+        advice = f"its live trials have: {', '.join(live[:_TRIALS_SHOWN])}"
     raise PermanentError(f"{job.job_id} is a tuning job, which has no replicas; {advice}")
 
 

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from trainmaster.cli.tensorboard.mirror import Mirror, Storage
 
 LOOPBACK: Final = "127.0.0.1"
+RELOAD_S: Final = 5
+"""Time between two readings of the local files by TensorBoard."""
 SHOWN_MAX: Final = 10
 """Folders that are listed at the start."""
 END_S: Final = 5.0
-"""How long TensorBoard, and an update of the copy, may take to end."""
+"""Seconds that TensorBoard, and an update of the copy, may take to end."""
 
 
 def tensorboard(
@@ -116,7 +118,7 @@ def _announce(mirror: Mirror) -> None:
 def _serve(mirror: Mirror, port: int, interval_s: float) -> int:
     """Run TensorBoard until it ends or the user interrupts it, and return its exit status."""
     options = [f"--logdir={mirror.root}", f"--host={LOOPBACK}", f"--port={port}"]
-    options.append("--reload_interval=5")
+    options.append(f"--reload_interval={RELOAD_S}")
     # The data server does not notice files that are replaced, and its speed is not needed for local
     # files.
     options.append("--load_fast=false")

@@ -69,7 +69,7 @@ class Storage(Protocol):
 
 @dataclass(slots=True)
 class _Copy:
-    """What is known about a local copy."""
+    """The state of a local copy."""
 
     generation: int
     """Generation of the object in Cloud Storage that was copied."""
@@ -168,5 +168,5 @@ def _local_path(folder: LogFolder, stored: StoredFile) -> str | None:
 
 
 def _matches(crc: int, stored: StoredFile) -> bool:
-    """Whether the checksum is that of the object, which Cloud Storage has in base64."""
+    """Return whether the checksum is that of the object, which Cloud Storage has in base64."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c

@@ -1,4 +1,4 @@
-"""What the cancellation of several jobs would end."""
+"""The jobs and machines that the cancellation of several jobs would end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cancellation:
 
 
 def read_cancellation(console: Console, jobs: Sequence[Job]) -> Cancellation:
-    """Return what would end."""
+    """Return the selected jobs: those that would end now, and those that have ended already."""
     live = [job for job in jobs if not job.state.is_terminal]
     return Cancellation(
         job_rows(console, live, measure(console, live)),

@@ -37,11 +37,11 @@ from trainmaster.presentation.comparison import (
 from trainmaster.presentation.progress import read_progress
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
-"""When all jobs of a chart started."""
+"""The time at which all jobs of a chart are drawn to have started."""
 
 
 class _JobColumn(NamedTuple):
-    """What is read of one job."""
+    """The values that are read of one job."""
 
     facts: dict[str, str]
     """What became of it."""
@@ -78,8 +78,8 @@ def read_compare_page(
 
     Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
 
-    A job costs the reading of its document and ledger, and two calls of Cloud Monitoring. The
-    console caches all but the document.
+    Each job costs the reading of its document and of its ledger (record of events), and two calls
+    of Cloud Monitoring. The console caches all but the document.
     """
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:

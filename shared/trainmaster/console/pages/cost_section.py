@@ -15,6 +15,7 @@ from trainmaster.cost.job_cost import JobCost
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.cost.sku import Unknown
 from trainmaster.presentation.cost_view import cost_sentence, money_words
+from trainmaster.presentation.durations import HOUR_S
 from trainmaster.presentation.machine_time import lost_work_words
 
 
@@ -79,7 +80,7 @@ def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
                 seconds += report.kept_s
             if round(seconds, 1):
                 cost = _cost_words(report.cost, attempt.attempt, phase)
-                rows.append(PhaseRow(attempt.attempt, phase, seconds / 3600, phase in PAID, cost))
+                rows.append(PhaseRow(attempt.attempt, phase, seconds / HOUR_S, phase in PAID, cost))
     return tuple(rows)
 
 

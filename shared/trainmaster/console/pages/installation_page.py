@@ -21,7 +21,7 @@ from trainmaster.core.rules.admission_queue import (
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)
-"""How old a stockout, a refusal of VMs for lack of capacity, may be to be shown."""
+"""Age up to which a stockout, a refusal of VMs for lack of capacity, is shown."""
 REJECTIONS_MAX: Final = 50
 """Rejected submissions that the page shows, the latest."""
 

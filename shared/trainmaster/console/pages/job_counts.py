@@ -76,12 +76,10 @@ def newest_jobs(store: Store) -> NewestJobs:
     """Read the newest jobs, at most `JOBS_READ_MAX`."""
     source = jobs_after(store, after=None, batch=BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
-    return NewestJobs(
-        store,
-        jobs,
-        is_whole=len(jobs) < JOBS_READ_MAX
-        or not store.recent_jobs(limit=1, after=_position(jobs[-1])),
-    )
+    has_older = False
+    if len(jobs) == JOBS_READ_MAX:
+        has_older = bool(store.recent_jobs(limit=1, after=_position(jobs[-1])))
+    return NewestJobs(store, jobs, is_whole=not has_older)
 
 
 def jobs_after(
@@ -112,7 +110,7 @@ def indexed_condition(filters: Filters) -> JobFilter:
 
 
 def _is_older(position: JobPosition, other: JobPosition) -> bool:
-    """Whether a position comes later in the list than the other one."""
+    """Return whether a position comes later in the list than the other one."""
     return (position.created_at, position.job_id) < (other.created_at, other.job_id)
 
 

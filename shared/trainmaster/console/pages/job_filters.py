@@ -129,6 +129,7 @@ def read_filters(args: Mapping[str, list[str]]) -> Filters:
 
 
 def encode_position(position: JobPosition) -> str:
+    """Return the value of the parameter `after`: `TIME/JOB`."""
     return f"{position.created_at.isoformat()}/{position.job_id}"
 
 

@@ -38,7 +38,7 @@ from trainmaster.presentation.cost_view import money_words
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """What the jobs of a page cost together, as far as it is known."""
+    """The cost of all jobs of a page together, as far as it is known."""
 
     words: str
     """Empty: no cost is known."""
@@ -161,7 +161,7 @@ def _sorted(console: Console, filters: Filters) -> _Shown:
 
 
 def _is_listed(job: Job, filters: Filters) -> bool:
-    """Whether the job matches, and is neither deleted nor a trial."""
+    """Return whether the job matches, and is neither deleted nor a trial."""
     return JobFilter().matches(job) and matches(job, filters)
 
 

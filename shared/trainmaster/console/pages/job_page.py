@@ -89,7 +89,7 @@ class DecisionRow:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether the effects are late."""
+        """Whether its effects should be confirmed by now, and are not."""
         return self.entry.is_pending and not self.keeps_machines
 
     @property

@@ -24,7 +24,7 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.cost_view import money_words
-from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.durations import HOUR_S, duration_words
 from trainmaster.presentation.failing import Failing, failing_jobs
 from trainmaster.presentation.program_words import folder_words, program_words
 from trainmaster.presentation.progress import Progress, final_progress_jobs, read_progress_jobs
@@ -76,9 +76,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is measured of jobs, by job id.
+    """Measurements of jobs, by job id.
 
-    That of running jobs comes from Cloud Monitoring, and is missing if that cannot be read.
+    Those of running jobs come from Cloud Monitoring, and are missing if it cannot be read.
     """
 
     progress: Mapping[str, Progress]
@@ -151,16 +151,17 @@ def job_rows(console: Console, jobs: Sequence[Job], measured: Measured) -> tuple
 def cost_of(job: Job, now: datetime, prices: PriceList | Unknown) -> Decimal | None:
     """Return the cost that follows from the job document alone; None: it is not known.
 
-    The ledger of every job would be too much to read.
+    The ledger of every job, its record of events, would be too much to read.
     """
     if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
         return None
     hourly = hourly_cost(job.placed.plan, prices)
     seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
-    return None if isinstance(hourly, Unknown) else hourly * seconds / 3600
+    return None if isinstance(hourly, Unknown) else hourly * seconds / HOUR_S
 
 
 def currency_of(prices: PriceList | Unknown) -> str:
+    """Return the currency of the price list; empty if there is no list."""
     return "" if isinstance(prices, Unknown) else prices.currency
 
 

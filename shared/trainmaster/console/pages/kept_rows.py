@@ -1,4 +1,7 @@
-"""The machines that wait for a next job, as the pages show them."""
+"""The machines that wait for a next job, as the pages show them.
+
+A machine set is the VMs that one job after another uses; its holder is the last of these jobs.
+"""
 
 from __future__ import annotations
 

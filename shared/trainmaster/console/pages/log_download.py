@@ -15,7 +15,7 @@ from trainmaster.presentation.log_reader import LogLine
 from trainmaster.presentation.printable import printable
 
 DOWNLOAD_LINES_MAX: Final = 50_000
-"""50 calls of Cloud Logging, which permits 60 a minute in a project."""
+"""Lines of a file, read by 50 calls of Cloud Logging, which permits 60 a minute in a project."""
 
 
 def read_log_file(console: Console, job_id: str, filters: LogFilters) -> Iterator[str]:

@@ -97,7 +97,8 @@ class LogFilters:
 
     def window_query(self, **changes: str) -> str:
         """Return the query of another window with the same filters."""
-        return self.query(**(dict.fromkeys(POSITIONS, "") | changes))
+        changed_filters = dict.fromkeys(POSITIONS, "") | changes
+        return self.query(**changed_filters)
 
     @property
     def is_set(self) -> bool:
@@ -167,9 +168,8 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
 
     Raises PermanentError for a wrong severity, task or time.
     """
-    filters = LogFilters(
-        **{name: args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS}
-    )
+    values = {name: args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS}
+    filters = LogFilters(**values)
     if filters.severity and filters.severity not in SEVERITIES:
         raise PermanentError(f"severity: must be one of {', '.join(SEVERITIES)}")
     if filters.task and not _TASK.fullmatch(filters.task):

@@ -31,7 +31,7 @@ CALLS_MAX: Final = 4
 on.
 """
 AROUND: Final = timedelta(seconds=30)
-"""How far back the lines before a linked line are searched."""
+"""Time before a linked line in which the lines before it are searched."""
 _SECOND_CHARS: Final = len("2026-11-21T03:00:00")
 
 
@@ -154,7 +154,7 @@ def live_window(read: ReadLog, query: str, follow: LogPosition | None) -> Window
 
 
 def is_behind(window: Window, follow: LogPosition) -> bool:
-    """Whether there may be lines between `follow` and the window."""
+    """Return whether there may be lines between `follow` and the window."""
     return window.has_older and bool(window.lines) and position_of(window.lines[0]).key > follow.key
 
 

@@ -1,5 +1,5 @@
-"""What programs report: how far a job is, its curves, and those of several jobs over the time since
-their start.
+"""The reports of programs: how far a job is, its curves, and those of several jobs over the time
+since their start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trainmaster.presentation.quiet import read_quiet
 
 
 class Position(NamedTuple):
-    """How the chart of a series about the program's position in its work is drawn."""
+    """The chart of a series about the program's position in its work."""
 
     title: str
     scale: Scale
@@ -152,7 +152,7 @@ def values_over_time(points: Points, names: Sequence[str] = ()) -> dict[str, dic
     """Return the values of the series that are drawn, in their order.
 
     `names`: the series; empty: those that are drawn of one job. A series has one line through all
-    incarnations, from the source that has the latest point: units may differ.
+    executions of the program, from the source that has the latest point: units may differ.
     """
     return {
         name: {point.at: point.value for point in _of_one_source(points[name])}

@@ -51,10 +51,10 @@ def _replica_row(replica: Replica, state: State) -> ReplicaRow:
 
 
 def _has_no_incident(replica: Replica) -> bool:
-    """Whether the replica runs or has completed, and needed neither a restart nor another VM.
+    """Return whether the replica runs or has completed, without a restart or another VM.
 
-    Its incarnation does not show that: members of a round restart together, whichever of them
-    failed.
+    The number of its incarnation (execution of its program) does not show that: replicas that train
+    together restart together, whichever of them failed.
     """
     is_steady = replica.state in (ReplicaState.RUNNING, ReplicaState.COMPLETED)
     return is_steady and not (replica.restarts_used or replica.replaced)

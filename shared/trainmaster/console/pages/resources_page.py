@@ -41,7 +41,7 @@ from trainmaster.presentation.utilization import Answers, metrics_end, read_all,
 PERIODS_MAX: Final = 240
 """Values of a line: more would not be visible in the width of a chart."""
 PERIOD_S_MIN: Final = 60
-"""Source: Aggregation.alignment_period."""
+"""Shortest period of a mean. Source: Cloud Monitoring's API, Aggregation.alignment_period."""
 REPLICAS_MAX: Final = 500
 """Replicas in the picker; others have an address all the same."""
 RANGES: Final = {"": "whole job", "1": "last hour", "6": "last 6 hours", "24": "last day"}
@@ -83,7 +83,9 @@ class ResourcesPage:
     charts: tuple[DrawnChart, ...]
     """Charts of the metrics that have values."""
     bands: tuple[DrawnBand, ...]
-    """Bands behind each chart: incarnations of the replica, or interruptions of any replica."""
+    """Bands behind each chart: the incarnations (executions of the program) of the chosen replica,
+    or the interruptions of any replica.
+    """
     period_s: int
     """Length of the periods whose means are drawn."""
     idle: str
@@ -120,9 +122,10 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
     idle = ""
     problem = ""
     try:
-        charts = _charts(
-            console, MetricQuery(job_id, Metric.CPU, start, end, filters.replica, period_s)
+        template = MetricQuery(  # `_charts` sets the metric
+            job_id, Metric.CPU, start, end, replica=filters.replica, period_s=period_s
         )
+        charts = _charts(console, template)
         if any(chart.name == NAMES[Metric.GPU] for chart in charts):
             idle = read_idle_gpus(
                 console.metrics, job, console.clock().replace(second=0, microsecond=0)

@@ -22,7 +22,7 @@ from trainmaster.jobspec.job_document import read_document, with_job_id
 from trainmaster.jobspec.problems import InvalidJob, Problem
 
 STORED_MAX: Final = timedelta(seconds=60)
-"""How long the function submit may take until the job is stored or refused."""
+"""Time that the function submit may take until the job is stored or refused."""
 _TIME_SUFFIX: Final = re.compile(r"_\d{8}_?\d{6}$")
 
 

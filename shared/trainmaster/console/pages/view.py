@@ -1,4 +1,4 @@
-"""Which part of a job its page shows."""
+"""The part of a job that its page shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which part of the job the page shows, from its address."""
+    """The part of a job that its page shows, from the page's address."""
 
     replica: str = ""
     """Only decisions about this replica: `worker-1`."""

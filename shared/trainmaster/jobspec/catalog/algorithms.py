@@ -82,8 +82,8 @@ XGBOOST_ON_GPU: Final = Runtime(
     python="3.12",
     packages=("xgboost==3.2.*", "scikit-learn==1.9.*"),
 )
-"""What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost
-uses it.
+"""Runtime of `xgboost_dist` on VMs with GPUs: the image has a driver, which this build of XGBoost
+uses.
 """
 
 _MODEL_GARDEN: Final = (

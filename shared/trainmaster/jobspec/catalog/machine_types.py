@@ -28,7 +28,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class LegacyMachine:
-    """The Compute Engine machine behind a machine type of the service."""
+    """The Compute Engine machine behind a machine type of AI Platform Training, the service."""
 
     machine_type: str
     gpu: Gpu | None = None

@@ -1,8 +1,8 @@
 """The names of container images: their form, and which of Google's prebuilt images have a runtime.
 
-The services offered prebuilt images in which a Python package runs. Those of AI Platform are
-deleted, and the last ones of Vertex AI are past their end of availability (July 2026): a job that
-names one gets the current runtime of the same framework.
+AI Platform Training and Vertex AI, the services, offered prebuilt images in which a Python package
+runs. Those of AI Platform are deleted, and the last ones of Vertex AI are past their end of
+availability (July 2026): a job that names one gets the current runtime of the same framework.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ PROJECT_LENGTH_MAX: Final = 30
 _LONGEST_TRIAL: Final = 1_000
 """Number of a trial with the longest id."""
 _BYTES_PER_SPEC_BYTE: Final = 16
-"""More than a byte of the spec takes in a variable: at most 7 in JSON within JSON."""
+"""Upper bound of what a byte of the spec takes in a variable; JSON within JSON takes up to 7."""
 _BYTES_PER_REPLICA: Final = 200
-"""More than a replica's address takes: at most 140."""
+"""Upper bound of what a replica's address takes in a variable; it takes up to 140 bytes."""
 
 
 def check_environment_size(

@@ -1,4 +1,7 @@
-"""Check what `trainmaster:` adds to a job: Spot VMs, reservation, boot image, cost, and gangs."""
+"""Check what `trainmaster:` adds to a job: Spot VMs, reservation, boot image, cost, and gangs.
+
+The VMs of a gang are requested together, and its replicas start together.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _MEANT_CAP: Final = re.compile(
 """Amounts as people write them: `25`, `$25`, `25 usd`."""
 _RESOURCE_ID: Final = re.compile(_NAME)
 RESOURCE_KEEP_S: Final = 300
-"""How long the machines of a job with `persistentResourceId` and without `keepMachines` wait."""
+"""Seconds for which a job with `persistentResourceId` and without `keepMachines` keeps machines."""
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
@@ -111,8 +114,9 @@ def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Pr
 
 
 def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Problems) -> Plan:
-    """Return the plan with how long its programs may be still: they print nothing, move no bytes
-    and compute hardly anything.
+    """Return the plan with the time for which its programs may be still.
+
+    A still program prints nothing, moves no bytes and computes hardly anything.
 
     Add a problem if `auto` is requested for a job whose agents cannot find out that all programs
     are still.

@@ -23,12 +23,14 @@ _KMS_KEY: Final = re.compile(
 
 
 def check_service_account(account: str | None, path: FieldPath, problems: Problems) -> None:
+    """Check that the account is an e-mail address; None: the job names none."""
     if account is not None and not EMAIL.fullmatch(account):
         rule = "must be the e-mail address of a service account"
         problems.add(path, f"{rule}, not {quoted(account)}", example=example_at(path))
 
 
 def check_network(network: str | None, path: FieldPath, problems: Problems) -> None:
+    """Check the full name of a VPC network; None: the job names none."""
     if network is not None and not _NETWORK.fullmatch(network):
         rule = "must be projects/NUMBER/global/networks/NAME"
         problems.add(path, f"{rule}, not {quoted(network)}", example=example_at(path))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, LABELS_MAX, OWN_LABEL_PREFIX
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.read_model import read_model
+
+_VALUE_CHARS_MAX: Final = 63
 
 
 def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
@@ -37,10 +40,10 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
             )
             problems.add_text(path, f"is not a label key: {rule}", advice="team: vision")
         elif not LABEL_VALUE.fullmatch(value):
-            example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:63]
+            example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:_VALUE_CHARS_MAX]
             problems.add(
                 path,
-                f"must have at most 63 of a-z, 0-9, _ and -, not {quoted(value)}",
+                f"must have at most {_VALUE_CHARS_MAX} of a-z, 0-9, _ and -, not {quoted(value)}",
                 example=example,
             )
 

@@ -1,10 +1,11 @@
-"""Where a job runs: its region, and the zones in which its VMs are requested."""
+"""Resolve the place of a job: its region, and the zones in which its VMs are requested."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from trainmaster.core.machines.tpus import zones_of
 from trainmaster.core.model.task_group import Tpu
@@ -13,6 +14,9 @@ from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import example_at
 from trainmaster.jobspec.reading.field_names import EXTENSION
+
+_SUGGESTIONS_MAX: Final = 3
+"""Regions that a message suggests in place of one that does not exist."""
 
 
 def resolve_region(
@@ -58,9 +62,8 @@ def resolve_zones(
         problems.add_text(path, problem, advice=example)
         return region, ()
     if region not in REGION_ZONES:
-        nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [
-            str(example_at(path))
-        ]
+        nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=_SUGGESTIONS_MAX)
+        nearest = nearest or [str(example_at(path))]
         hint = f"did you mean {' or '.join(nearest)}?"
         problems.add(
             path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", example=nearest[0]

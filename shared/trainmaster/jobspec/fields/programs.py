@@ -73,13 +73,13 @@ def check_directory(directory: str | None, path: FieldPath, problems: Problems) 
 
 
 def require(value: object, path: FieldPath, problems: Problems) -> None:
-    """Add a problem if the field is absent, which null, empty and zero are for the services."""
+    """Add a problem if the field is absent. In both APIs, null, empty and zero mean absent."""
     if not value:
         problems.add(path, "is required", example=example_at(path))
 
 
 def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:
-    """Whether the URI has the form, and no file system resolves it to a place outside its path."""
+    """Return whether the URI has the form and stays within its path on every file system."""
     return (
         len(uri) <= _URI_CHARS_MAX
         and pattern.fullmatch(uri) is not None
@@ -112,6 +112,6 @@ def _describe_local(uri: str) -> str:
 
 
 def _dotted_name(module: str) -> str | None:
-    """`trainer/task.py` → `trainer.task`."""
+    """Return the module of a file, `trainer.task` for `trainer/task.py`; None: it is none."""
     dotted = re.sub(r"\.py$", "", module).strip("./").replace("/", ".").replace("-", "_")
     return dotted if _MODULE.fullmatch(dotted) else None

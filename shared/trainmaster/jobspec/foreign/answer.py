@@ -34,14 +34,14 @@ _MACHINE: Final = "n1-standard-4"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task of another tool means here."""
+    """The counterpart of a task of another tool."""
 
     tool: str
     job_file: dict[str, Any]
     command: str
     """Submits the job file, stored as job.yaml."""
     notes: tuple[Note, ...]
-    """What the job file does not contain."""
+    """Notes about what the job file does not contain."""
 
 
 class ForeignFile(InvalidJob):
@@ -159,12 +159,12 @@ def _alternative(node: Node, task: Task) -> dict[str, Any]:
 
 
 def _differ(task: Task, name: str) -> bool:
-    """Whether the alternatives have different values of the field `name` of `Node`."""
+    """Return whether the alternatives have different values of the field `name` of `Node`."""
     return len({getattr(node, name) for node in task.alternatives}) > 1
 
 
 def _is_spot_or_not(task: Task) -> bool:
-    """Whether the alternatives are the same machine, on Spot VMs and on demand."""
+    """Return whether the alternatives are the same machine, on Spot VMs and on demand."""
     return _differ(task, "spot") and not any(
         _differ(task, name) for name in ("regions", "zones", "accelerator", "machine_type")
     )

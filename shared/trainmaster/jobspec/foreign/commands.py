@@ -18,7 +18,7 @@ from trainmaster.jobspec.foreign.task import Notes
 _PIP: Final = re.compile(r"(?:uv )?(?:python3? -m )?pip3? install\s+(.*)")
 _SYSTEM: Final = re.compile(r"(?:sudo )?(?:apt|apt-get|yum|conda|mamba|docker|dpkg)\b")
 _SHELL: Final = re.compile(r"[\n$`|&;<>*?(){}~]|^[A-Za-z_]\w*=|^(?:cd|export|source|set)\b")
-"""What only a shell understands."""
+"""Syntax that only a shell understands."""
 _TORCHRUN: Final = re.compile(r"\b(?:torchrun|torch\.distributed\.(?:run|launch))\b")
 _PEERS: Final = re.compile(
     r"\s--(?:nnodes|node[-_]rank|master[-_](?:addr|port)|rdzv[-_]\w+)(?:=|\s+)"
@@ -132,8 +132,10 @@ def _translate(line: str, nodes: int, gpus: int) -> str:
 
 
 def _is_void(line: str, script: str) -> bool:
-    """Whether the line sets a variable to itself, or the address of the first node, which is set
-    here anyway, under a name that no other line reads.
+    """Return whether the line has no effect here.
+
+    It sets a variable to itself, or it sets the address of the first node, which Trainmaster sets
+    anyway, under a name that no other line reads.
     """
     assignment = _ASSIGNMENT.fullmatch(line)
     if assignment is None:

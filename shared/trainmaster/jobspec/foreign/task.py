@@ -1,4 +1,4 @@
-"""What a task of another tool asks for, in Trainmaster's terms, and what has no counterpart.
+"""The requests of another tool's task in Trainmaster's terms, and notes about all others.
 
 `skypilot` and `dstack` make a `Task` of a file, and `answer` a job file of that.
 """
@@ -26,6 +26,7 @@ TPU_MACHINE: Final = "cloud_tpu"
 """Machine type whose TPU the accelerator names."""
 DISK_GIB: Final = range(10, 65537)
 """Sizes that a boot disk may have."""
+_GIB_PER_TIB: Final = 1024
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -123,7 +124,10 @@ class Task:
 
 
 def least(value: object) -> Decimal | None:
-    """Return the lower bound of `4`, `4+`, `16GB..`, `2..8` or `x86:4`; None: it has none."""
+    """Return the lower bound of `4`, `4+`, `16GB..`, `2..8` or `x86:4`; None: it has none.
+
+    A number of TB is returned in GB.
+    """
     _, _, amount = str(value).rpartition(":")
     lower, _, _ = amount.partition("..")
     match = _NUMBER.search(lower)
@@ -131,7 +135,7 @@ def least(value: object) -> Decimal | None:
         return None
     number = Decimal(match[0])
     is_in_tib = re.search(r"\d\s*TB", str(value), re.IGNORECASE) is not None
-    return number * 1024 if is_in_tib else number
+    return number * _GIB_PER_TIB if is_in_tib else number
 
 
 def text_of(value: object) -> str:

@@ -78,6 +78,7 @@ def accepted_names(model: type[WireModel]) -> dict[str, str]:
 
 
 def field_example(model: type[WireModel], name: str) -> object:
+    """Return the example of the field with this canonical name; None: it has none."""
     info = next(info for info in model.model_fields.values() if info.alias == name)
     return (info.examples or [None])[0]
 

@@ -2,8 +2,8 @@
 field.
 
 These models define the form only; `jobspec.fields` checks what the values mean together. Each field
-is declared as `wire_field(EXAMPLE, DESCRIPTION)`: error messages and the JSON Schema show both. The
-example is not the default.
+is declared as `wire_field(DESCRIPTION, example=EXAMPLE)`: error messages show the example, and the
+JSON Schema shows both. The example is not the default.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STALL_S_MIN: Final = 60
 a minute.
 """
 STILL_S: Final = 600
-"""How long programs must print nothing, move no bytes and compute hardly anything before
+"""Seconds for which programs must print nothing, move no bytes and compute hardly anything before
 `stallTimeout: auto` ends them.
 """
 
@@ -61,7 +61,7 @@ QueueName = Annotated[
 
 
 class StallMode(StrEnum):
-    """How programs that hang are found, if not by a time without output."""
+    """Values of `stallTimeout` other than a time without output."""
 
     AUTO = "auto"
     OFF = "off"

@@ -20,7 +20,8 @@ from pydantic_core import PydanticCustomError
 from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES
 from trainmaster.jobspec.problems import quoted
 
-TIME_S_MAX: Final = 100 * 86_400
+_DAY_S: Final = 86_400
+TIME_S_MAX: Final = 100 * _DAY_S
 """Longest running or waiting time.
 
 Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the other 20 days are
@@ -34,12 +35,12 @@ _CURRENCY: Final = "USD"
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 """Whole seconds, and their decimals."""
-_UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": _DAY_S}
 """First letter of a unit → its seconds."""
 _OTHER_DURATION: Final = re.compile(
     r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 )
-"""How other tools write durations."""
+"""A duration as other tools write it: `90m`, `1.5 hours`."""
 _UNSPECIFIED: Final = "_UNSPECIFIED"
 """End of the name of an enum's default, which means that nothing is set."""
 
@@ -81,7 +82,8 @@ def duration(
         word = _unquoted(value, by_name)
         if isinstance(word, str) and word.lower() in by_name:
             return by_name[word.lower()]
-        duration_s = _parse_duration(value, range(least_s, most_s + 1), " or ".join(("", *by_name)))
+        alternatives = "".join(f" or {name}" for name in by_name)
+        duration_s = _parse_duration(value, range(least_s, most_s + 1), alternatives)
         if duration_s is not None and not least_s <= duration_s <= most_s:
             reject(f"must be from {least_s}s to {most_s}s, not {value}", f"{example_s}s")
         return duration_s
@@ -311,7 +313,7 @@ Boolean = Annotated[bool, BeforeValidator(_parse_boolean)]
 OptionalBoolean = Annotated[
     bool | None, BeforeValidator(lambda value: value if value is None else _parse_boolean(value))
 ]
-RunningTime = Annotated[int | None, duration(1, example_s=604_800)]
+RunningTime = Annotated[int | None, duration(1, example_s=7 * _DAY_S)]
 AcceleratorType = Annotated[
     str | None, one_name_of(ACCELERATOR_TYPES), WithJsonSchema({"enum": list(ACCELERATOR_TYPES)})
 ]

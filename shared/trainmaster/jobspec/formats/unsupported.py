@@ -1,11 +1,11 @@
-"""Features of the services that Trainmaster does not have.
+"""Features of AI Platform Training and Vertex AI that Trainmaster does not have.
 
 A job that requests one which its result may depend on is refused, with the field's name. A
 convenience without influence on the result is listed as a substitution, because launchers request
 some in every job.
 
-The check works on the typed job, so that an absent value as the services define it (an unspecified
-enum, a zero) does not count as a request. To support a feature, delete its row.
+The check works on the typed job, so that an absent value as these services define it (an
+unspecified enum, a zero) does not count as a request. To support a feature, delete its row.
 """
 
 from __future__ import annotations

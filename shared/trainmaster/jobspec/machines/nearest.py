@@ -33,6 +33,7 @@ _SIMILAR: Final = 0.6
 """Least likeness of two names, of `difflib`."""
 _GPUS_MAX: Final = 16
 """GPUs of the largest machine type."""
+_MIB_PER_GIB: Final = 1024
 _SERIES: Final = ("n2", "n2d", "n4", "n4d", "c4", "c4d", "t2d")
 _SIZES_OF_SERIES: Final = (2, 4, 8, 16, 32, 48)
 """vCPUs with which each of these series has machine types.
@@ -51,7 +52,7 @@ _GPU: Final = re.compile(
 
 
 class _Distance(NamedTuple):
-    """How far a machine type is from the requested one. The first field that differs decides."""
+    """Distance of a machine type from the requested one. The first field that differs decides."""
 
     is_other_family: bool
     is_other_kind: bool
@@ -59,7 +60,7 @@ class _Distance(NamedTuple):
     is_smaller: bool
     size_difference: int
     unlikeness: float
-    """How much the names of the two families differ, from 0 (the same) to 1."""
+    """Difference of the names of the two families, from 0 (the same) to 1."""
 
 
 class GpuMachine(NamedTuple):
@@ -101,7 +102,7 @@ def nearest_machines(name: str) -> tuple[str, ...]:
     lower = name.strip().lower()
     custom = _CUSTOM.fullmatch(lower)
     if custom is not None:
-        demand = Demand.of_cpus(int(custom["vcpus"]), int(custom["mib"]) / 1024)
+        demand = Demand.of_cpus(int(custom["vcpus"]), int(custom["mib"]) / _MIB_PER_GIB)
         return (select_machine(demand) or DEFAULT,)
     match = _NAME.fullmatch(lower)
     if match is None:

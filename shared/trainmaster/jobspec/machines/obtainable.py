@@ -1,7 +1,7 @@
 """Find machines that a role cannot obtain or use, before a VM is requested.
 
-Checked are the driver and the size of the boot image, and what Compute Engine sells. Without these
-checks a job is accepted and fails later: Compute Engine refuses its VMs, or the driver ignores its
+The checks cover the driver and the size of the boot image, and what Compute Engine sells. Without
+them a job is accepted and fails later: Compute Engine refuses its VMs, or the driver ignores its
 GPUs.
 """
 
@@ -31,7 +31,7 @@ _IMAGE: Final = (EXTENSION, "image")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a job asks for its VMs."""
+    """The boot image of a job's VMs, and where the job requests them."""
 
     image: str
     """Boot image."""

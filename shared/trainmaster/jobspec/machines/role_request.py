@@ -1,4 +1,4 @@
-"""What a job requests for each of its roles, in a form that both APIs share.
+"""The request of a job for each of its roles, in a form that both APIs share.
 
 It is the input of the other modules of this package.
 """

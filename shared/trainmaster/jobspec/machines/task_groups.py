@@ -42,7 +42,10 @@ def _check_replicas(roles: Sequence[RoleRequest], problems: Problems) -> None:
 
 
 def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> None:
-    """Python packages are installed in one runtime, and that of a TPU differs from that of a VM."""
+    """Refuse TPUs beside VMs.
+
+    Python packages are installed in one runtime, and that of a TPU differs from that of a VM.
+    """
     first = roles[0]
     for role in roles:
         if role.is_tpu is not first.is_tpu and role.machine is not None:

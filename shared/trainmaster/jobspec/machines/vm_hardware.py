@@ -246,12 +246,16 @@ class HardwareResolver:
     def _boot_disk(self, machine: str) -> tuple[int, str]:
         """Return size and type of the boot disk. The API's "GB" are GiB."""
         disk = self._role.disk or DiskConfig()
+        disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
+        if disk_type not in family_of(machine).boot_disks:
+            self._refuse_disk_type(disk_type, machine)
+        return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
+
+    def _refuse_disk_type(self, disk_type: str, machine: str) -> None:
+        """Add a problem for a type that the machine cannot have, or that does not exist."""
         types = family_of(machine).boot_disks
         path = (*self._paths.disk, "bootDiskType")
-        disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
-        if disk_type in types:
-            pass
-        elif disk_type in DISK_TYPES:
+        if disk_type in DISK_TYPES:
             self._problems.add(
                 path,
                 f"must be {' or '.join(types)} on {machine}, not {disk_type}",
@@ -264,7 +268,6 @@ class HardwareResolver:
                 f"must be one of {', '.join(types)}, not {quoted(disk_type)}",
                 example=nearest[0],
             )
-        return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
 
     def _machine_example(self, machine: str) -> str:
         return f'{self._problems.spelled_name(self._paths.machine)}: "{machine}"'

@@ -38,7 +38,7 @@ _CUT_HOST_COMMAND: Final = re.compile(
     r"|\b(?:gethostname\(\)|platform\.node\(\)|uname\(\)(?:\.nodename|\[1\]))"
     r"\.(?:r?split|r?partition)\("
 )
-"""The same of the command `hostname`, or of Python, which return the name of the VM."""
+"""The same with the command `hostname`, or with Python, which return the name of the VM."""
 PORT: Final = "2222"
 """MASTER_PORT of every job."""
 
@@ -118,13 +118,12 @@ def _pod_variables(
         variables[INDEX] = names.index
     if names.host and any(_reads(HOST, text) for text in texts.values()):
         variables[HOST] = names.host
+    known = {*variables, *own}
     for path, text in texts.items():
-        if _reads(INDEX, text) and not {INDEX} & {*variables, *own}:
+        if _reads(INDEX, text) and INDEX not in known:
             problem = f"reads {INDEX}, which these pods have not"
             findings.refuse(path, problem, "RANK, which counts all replicas")
-        is_cut = _CUT_HOST_COMMAND.search(text) or (
-            _CUT_HOST.search(text) and not {HOST} & {*variables, *own}
-        )
+        is_cut = _CUT_HOST_COMMAND.search(text) or (_CUT_HOST.search(text) and HOST not in known)
         if is_cut and names.pods > 1:
             problem = "takes a number from the host name; replicas have other names here"
             findings.refuse(path, problem, "RANK, which counts all replicas")
@@ -171,7 +170,7 @@ def _note_set_by_platform(
 
     A value that differs from Trainmaster's is a problem.
     """
-    expected = {"MASTER_ADDR": MASTER, "RANK": "$(RANK)", "WORLD_SIZE": str(names.pods)}
+    expected = {"MASTER_ADDR": MASTER, "RANK": RANK, "WORLD_SIZE": str(names.pods)}
     if name in CREDENTIALS:
         reason = (
             "The manifest provides no such file. Programs have the credentials of the VM's service"

@@ -53,7 +53,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _is_at_or_below(path: str, place: str) -> bool:
-    """Whether the path is that of the place, or of something in it."""
+    """Return whether the path is that of the place, or of something in it."""
     return f"{path}.".startswith((f"{place}.", f"{place}["))
 
 

@@ -116,6 +116,7 @@ class Group:
 
 
 def convert_jobset(manifest: Manifest, findings: Findings) -> ManifestContent:
+    """Return the content of a JobSet; without roles if its jobs cannot be one job."""
     fields = findings.read(manifest.spec, "spec", JobSetFields)
     groups = _groups(fields, findings)
     if groups is None:
@@ -131,10 +132,11 @@ def convert_groups(
     container: str,
     findings: Findings,
 ) -> ManifestContent:
-    """Return the content of a manifest with these replicated jobs. The first one has the primary.
+    """Return the content of a manifest with these replicated jobs.
 
-    `injected`: variables that the controller of the manifest sets. `container`: name of the
-    container that runs the program, where a pod has several.
+    The first one has the primary, the replica whose success is the job's. `injected`: variables
+    that the controller of the manifest sets. `container`: name of the container that runs the
+    program, where a pod has several.
     """
     network = findings.read(fields.network, "spec.network", Network)
     names = manifest.names(
@@ -216,6 +218,7 @@ def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
 
 
 def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group:
+    """Return the replicated job at `path`, and add its problems to `findings`."""
     job = findings.read(value, path, ReplicatedJob)
     template = findings.read(job.template, f"{path}.template", Template)
     batch_path = f"{path}.template.spec"

@@ -14,7 +14,7 @@ from trainmaster.jobspec.manifests.findings import Findings, Level
 MASTER = "$(MASTER_ADDR)"
 MASTER_PORT = "$(MASTER_PORT)"
 NODES = "$(WORLD_SIZE)"
-"""Number of replicas, also in a round without some of the job's."""
+"""Number of replicas that start together: fewer while the job goes on without some of them."""
 
 
 OF_ONE_POD = {name: f"$({name})" for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
@@ -68,7 +68,7 @@ def torch_variables(
 def elastic_variables(
     policy: ElasticPolicy, job_name: str, workers: int, findings: Findings
 ) -> dict[str, str]:
-    """Return the variables of an elastic job, each round of which has a fixed size.
+    """Return the variables of an elastic job, which restarts when its number of replicas changes.
 
     A policy that allows more workers than the job has is refused.
     """

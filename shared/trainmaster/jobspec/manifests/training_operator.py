@@ -41,7 +41,7 @@ _COUNT_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between the kinds of manifests."""
+    """The properties in which the kinds of manifests differ."""
 
     replicas_field: str
     """Field of `spec` with the pods of each replica type."""
@@ -178,7 +178,9 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
             "spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}"
         )
     pods = sum(counts.values())
-    injected = {"PYTHONUNBUFFERED": "1", **(OF_ONE_POD if pods == 1 else {})}
+    injected = {"PYTHONUNBUFFERED": "1"}
+    if pods == 1:
+        injected |= OF_ONE_POD
     roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, injected, findings)
     return _content(roles, fields.run_policy, pods, findings)
 

@@ -34,6 +34,7 @@ _MACHINE_OF_POOL: Final = (
     " `trainmaster machines` lists machine types with their GPUs"
 )
 
+# Names in other tools' files → what to write in a job of AI Platform, and in one of Vertex AI.
 _MEANINGS: Final = {
     "accelerator accelerators gpu gpus gpucount gputype numgpus": (_GPUS, _MACHINE_OF_POOL),
     "instancetype machine machines vmtype": (_MACHINE, _MACHINE_OF_POOL),
@@ -64,6 +65,9 @@ _BY_NAME: Final = {name: meaning for names, meaning in _MEANINGS.items() for nam
 
 
 def meaning_of(name: str, *, is_vertex: bool) -> str | None:
-    """Return what to write in place of the name; None: no other tool is known to have it."""
+    """Return what to write in place of the name; None: no other tool is known to have it.
+
+    `is_vertex`: the job is in Vertex AI's format, and not in that of AI Platform.
+    """
     of_ai_platform, of_vertex = _BY_NAME.get(name.lower().replace("_", ""), (None, None))
     return of_vertex if is_vertex else of_ai_platform

@@ -31,6 +31,7 @@ def invalid(problem: str, example: str) -> InvalidJob:
 
 
 def too_deep(where: str) -> InvalidJob:
+    """Return the problem of a document that is nested too deeply at the place `where`."""
     return invalid(
         f"{where}: nested more than {DEPTH_MAX} levels deep", "trainingInput: {args: []}"
     )

@@ -134,9 +134,10 @@ def _check_options(
 
 
 def _changes_synchrony(plan: Plan, options: Sequence[Option]) -> bool:
-    """Whether the job is synchronous with the hardware of some alternatives, and not of others.
+    """Return whether the job is synchronous with the hardware of some alternatives only.
 
-    It then runs in rounds with all of them.
+    The replicas of a synchronous job train together, and start together in rounds. A job with both
+    kinds of alternatives runs in rounds with all of them.
     """
     plans = [plan, *(replace(plan, groups=option.groups) for option in options)]
     return len({variant.is_synchronous for variant in plans}) > 1
@@ -191,7 +192,7 @@ class _Resolver:
     problems: Problems
 
     def _sets(self, field: str) -> bool:
-        """Whether the alternative has the field, even with an empty value."""
+        """Return whether the alternative has the field, even with an empty value."""
         return field in self.alternative.model_fields_set
 
     def zones(self, tpus: Sequence[Tpu]) -> tuple[Sequence[str], bool]:
@@ -257,7 +258,7 @@ class _Resolver:
         return all_zones
 
     def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
-        """Whether `any` means this region, too: it offers what the alternative needs."""
+        """Return whether `any` means this region, too: it offers what the alternative needs."""
         unusable = Problems()
         resolve_zones(region, self.path, requested=(), tpus=tpus, problems=unusable)
         return not tuple(unusable)

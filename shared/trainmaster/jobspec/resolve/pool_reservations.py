@@ -75,14 +75,14 @@ def _path(index: int) -> FieldPath:
 
 
 def _is_request(affinity: ReservationAffinity) -> bool:
-    """Whether a pool asks for more than Compute Engine does by itself."""
+    """Return whether a pool asks for more than Compute Engine does by itself."""
     kind = affinity.reservation_affinity_type
     is_default = kind in (None, ReservationAffinityType.ANY_RESERVATION)
     return not is_default or bool(affinity.key or affinity.values)
 
 
 def _is_specific(affinity: ReservationAffinity) -> bool:
-    """Whether a pool names one reservation in full."""
+    """Return whether a pool names one reservation in full."""
     kind = affinity.reservation_affinity_type
     is_of_name = kind is ReservationAffinityType.SPECIFIC_RESERVATION and affinity.key == KEY
     values = affinity.values

@@ -1,4 +1,4 @@
-"""How the VMs of each role are bought, by the job file's `spot`, `reservation` and `queue`."""
+"""Resolve the purchase of each role's VMs from `spot`, `reservation` and `queue` of a job file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_purchases(
     reservation: str | None,
     queue: str | None = None,
 ) -> tuple[TaskGroup, ...]:
-    """Return the groups with how their VMs are bought.
+    """Return the groups with the purchase of their VMs.
 
     `spot_use`: use of Spot VMs by the format's own field, which `spot` overrides. `queue`: name of
     the queue of a TPU slice, as the job file has it; None: none. A queue in `QUEUED_PRICES` sets

@@ -36,7 +36,7 @@ class ResolvedSpec:
     max_running_s: int
     """Time limit from RUNNING on, in seconds."""
     max_wait_s: int | None
-    """None: no limit."""
+    """Time limit until RUNNING, in seconds; None: no limit."""
     service_account: str | None
     network: str | None
     kms_key: str | None

@@ -49,7 +49,10 @@ def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
 def request_roles(
     training: TrainingInput, primary: TaskType, problems: Problems
 ) -> tuple[RoleRequest, ...]:
-    """Return the roles that have replicas. `primary`: the task type of the master."""
+    """Return the roles that have replicas.
+
+    `primary`: the task type of the master, `chief` or `master`.
+    """
     if problems.has_any_at(_TIER_PATH):
         return ()
     roles = _all_roles(training, primary)

@@ -1,4 +1,4 @@
-"""Whether a TPU slice is requested as a queued resource of Cloud TPU, and which jobs may do that.
+"""Resolve whether a job's TPU slice is requested as a queued resource of Cloud TPU.
 
 Only a job that is a single slice may: any other machine of the job would cost money while the slice
 waits in the queue. docs/decisions/0021-tpu-queued-resources.md
@@ -7,6 +7,7 @@ waits in the queue. docs/decisions/0021-tpu-queued-resources.md
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.core.model.task_group import TaskGroup
@@ -15,6 +16,8 @@ from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
+
+_DAY_S: Final = 86_400
 
 
 def resolve_queue(
@@ -83,6 +86,6 @@ def _check_price(
         problems.add_text(path, f"cannot combine {queue} with a reservation", advice=example)
     run_s_max = QUEUED_PRICES[queue].run_s_max
     if run_s_max is not None and spec.max_running_s > run_s_max:
-        days = run_s_max // 86400
+        days = run_s_max // _DAY_S
         problem = f"cannot be {queue} for a job that may run more than {days} days"
         problems.add_text(path, problem, advice=f'a running time of at most "{run_s_max}s"')

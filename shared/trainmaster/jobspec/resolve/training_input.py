@@ -124,7 +124,7 @@ def _primary_type(training: TrainingInput) -> TaskType:
 
 
 def _uses_container(training: TrainingInput, problems: Problems) -> bool:
-    """Whether the job runs a container image.
+    """Return whether the job runs a container image.
 
     One of Google's prebuilt images with a package counts as a runtime.
     """

@@ -2,11 +2,11 @@
 status 0.
 
 Its progress is in its home directory: a restart in the same VM continues, a restart on another VM
-begins with step 1. `--do REPLICA:ACTION@STEP` makes a replica do something before a step, in every
-incarnation that reaches it. A file `finish` in its home directory makes it exit with status 0 after
-the current step. `--together` makes it as synchronous as training with a framework: a replica waits
-for its peers at the start, all take each step together, beginning with the chief's step, and a
-replica that loses a peer fails.
+begins with step 1. `--do REPLICA:ACTION@STEP` makes a replica act (see `act`) before a step,
+whenever it reaches the step. A file `finish` in its home directory makes it exit with status 0
+after the current step. `--together` makes it as synchronous as training with a framework: a replica
+waits for its peers at the start, all take each step together, beginning with the chief's step, and
+a replica that loses a peer fails.
 """
 
 import argparse
@@ -18,8 +18,17 @@ import sys
 import time
 from pathlib import Path
 
+EATEN_BYTES = 16 * 1024 * 1024  # a step of the memory that "eat" uses
+DONE_BYTES = 4  # the number of steps that are done, as the chief sends it
+
 
 def act(action: str) -> None:
+    """Fail, end or hang as this action says.
+
+    "bug": raise an error of the program's own code; "import": import a missing module; "eat": use
+    memory without end; "exit=N": exit with status N; "hang", "stop": see `load`; the name of
+    a signal: die of it.
+    """
     if action == "bug":
         raise ValueError("images of shape (8, 8) expected")
     if action == "import":
@@ -27,9 +36,9 @@ def act(action: str) -> None:
     elif action == "eat":
         eaten = []
         while True:
-            eaten.append(bytearray(b"x" * (1 << 24)))
+            eaten.append(bytearray(b"x" * EATEN_BYTES))
     elif action.startswith("exit="):
-        sys.exit(int(action[5:]))
+        sys.exit(int(action.removeprefix("exit=")))
     elif action in ("hang", "stop"):  # once on each VM
         if not (Path.home() / "hung").exists():
             (Path.home() / "hung").touch()
@@ -40,7 +49,7 @@ def act(action: str) -> None:
 
 
 def load(action: str) -> None:
-    """Wait for a batch that never comes."""
+    """Hang, as if a batch never came. "stop": have the kernel stop the process, too."""
     if action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(1e6)
@@ -50,19 +59,23 @@ class Peers:
     """A replica's connection to the chief, or the chief's connections to all other replicas."""
 
     def __init__(self, config: dict, done: int) -> None:
+        """Connect to all of them. All then go on after the step that the chief has done."""
         self.is_chief = config["task"]["type"] == "chief"
         host, _, port = config["cluster"]["chief"][0].rpartition(":")
         if self.is_chief:
             with socket.create_server((host, int(port))) as server:
                 self.peers = [server.accept()[0] for _ in config["cluster"].get("worker", ())]
-            self.send(done.to_bytes(4, "big"))
+            self.send(done.to_bytes(DONE_BYTES, "big"))
             self.done = done
         else:
             self.peers = [connect(host, int(port))]
-            self.done = int.from_bytes(self.receive(4), "big")
+            self.done = int.from_bytes(self.receive(DONE_BYTES), "big")
 
     def meet(self) -> None:
-        """Wait until all replicas have called this method. Fails if a peer is lost."""
+        """Wait until all replicas have called this method.
+
+        Raises ConnectionError if a peer is lost.
+        """
         if self.is_chief:
             self.receive(1)
             self.send(b".")
@@ -75,6 +88,10 @@ class Peers:
             peer.sendall(message)
 
     def receive(self, length: int) -> bytes:
+        """Return the messages of all peers, of `length` bytes each, one after the other.
+
+        Raises ConnectionError if a peer is lost.
+        """
         messages = [peer.recv(length, socket.MSG_WAITALL) for peer in self.peers]
         if any(len(message) < length for message in messages):
             raise ConnectionError("Connection closed by peer")

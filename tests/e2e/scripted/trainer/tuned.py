@@ -12,6 +12,9 @@ import struct
 import time
 from pathlib import Path
 
+# Wire types of protocol buffers.
+VARINT, DOUBLE, LENGTH_DELIMITED, FLOAT = 0, 1, 2, 5
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -20,7 +23,7 @@ def main() -> None:
     parser.add_argument("--fail-at-depth", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument(
-        "--hang-at-depth", type=int, default=0, help="wait for long after the first report"
+        "--hang-at-depth", type=int, default=0, help="wait for ten minutes after the first report"
     )
     parser.add_argument("--summaries", action="store_true")
     parser.add_argument("--job-dir", default="")
@@ -51,26 +54,34 @@ def main() -> None:
 
 
 def scalar_event(step: int, tag: bytes, value: float) -> bytes:
-    """Return an Event with a simple_value. All its lengths are below 128."""
-    scalar = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", value)
-    summary = b"\x0a" + bytes([len(scalar)]) + scalar
-    return (
-        b"\x09"
-        + struct.pack("<d", time.time())
-        + b"\x10"
-        + bytes([step])
-        + b"\x2a"
-        + bytes([len(summary)])
-        + summary
-    )
+    """Return TensorFlow's protocol buffer Event, whose summary has one scalar value.
+
+    The step and all lengths are below 128, so each of them is one byte.
+    """
+    scalar = length_delimited(1, tag) + key(2, FLOAT) + struct.pack("<f", value)
+    summary = length_delimited(1, scalar)
+    wall_time = key(1, DOUBLE) + struct.pack("<d", time.time())
+    return wall_time + key(2, VARINT) + bytes([step]) + length_delimited(5, summary)
+
+
+def length_delimited(field: int, content: bytes) -> bytes:
+    """Return a field of a protocol buffer that is a text or another message."""
+    return key(field, LENGTH_DELIMITED) + bytes([len(content)]) + content
+
+
+def key(field: int, wire_type: int) -> bytes:
+    """Return the byte that a field of a protocol buffer begins with."""
+    return bytes([field << 3 | wire_type])
 
 
 def record(message: bytes) -> bytes:
+    """Return the message as a record of an event file, in TensorFlow's format TFRecord."""
     length = struct.pack("<Q", len(message))
     return length + checksum(length) + message + checksum(message)
 
 
 def checksum(data: bytes) -> bytes:
+    """Return the masked CRC-32C of TFRecord."""
     import google_crc32c
 
     crc = google_crc32c.value(data)

@@ -24,6 +24,10 @@ TIMEOUT_S: Final = 150.0
 TOKEN_CHARS: Final = 1200
 """About the length of the identity tokens that Google issues to a VM."""
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
+"""Metadata entry with the directive: what the agent is ordered to do."""
+UPLOADS: Final = "/upload/storage/v1/b/"
+PAGE_OBJECTS: Final = 2
+"""Number of objects in one page of a listing."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,12 @@ class Message:
     topic: str
     body: dict[str, Any]
     attributes: dict[str, str]
-    at: float  # time.monotonic() when it was accepted
+    at: float
+    """Value of time.monotonic() when it was accepted."""
 
     @property
     def subject(self) -> tuple[int, int]:
-        """Attempt and incarnation."""
+        """Attempt of the job and incarnation, the number of the program's start in that attempt."""
         return self.body["attempt"], self.body["incarnation"]
 
 
@@ -92,7 +97,7 @@ class Cloud:
     def direct(
         self, *, attempt: int, incarnation: int, action: str = "run", **fields: object
     ) -> float:
-        """Set the directive; return the time of that."""
+        """Set the directive. Return the value of time.monotonic() just before."""
         at = time.monotonic()
         self.set(
             DIRECTIVE,
@@ -160,7 +165,7 @@ class Cloud:
     # Called by the HTTP handler.
 
     def metadata(self, path: str, query: dict[str, str]) -> tuple[int, str, str]:
-        """Status, value, etag."""
+        """Return the HTTP status, value and etag of one metadata entry."""
         if path == "instance/service-accounts/default/identity":
             return (
                 self.identity_status,
@@ -181,31 +186,29 @@ class Cloud:
                     float(query["timeout_sec"]),
                 )
             value = self._metadata.get(path)
-            return (
-                (404, "not found", "")
-                if value is None or self._closed
-                else (200, value, self._etag(path))
-            )
+            if value is None or self._closed:
+                return 404, "not found", ""
+            return 200, value, self._etag(path)
 
     def store(self, path: str, data: bytes) -> None:
+        """Store an object that is uploaded to this path with its query."""
         parts = urlsplit(path)
-        bucket, name = parts.path.split("/")[5], parse_qs(parts.query)["name"][0]
+        bucket = parts.path.removeprefix(UPLOADS).partition("/")[0]
+        name = parse_qs(parts.query)["name"][0]
         with self._changed:
             self.objects[f"gs://{bucket}/{name}"] = data
             self._changed.notify_all()
 
     def publish(self, topic: str, call: dict[str, Any]) -> int:
+        """Accept or refuse the messages of a request as a whole. Return the HTTP status."""
         with self._changed:
             values = [
                 value
                 for message in call["messages"]
                 for value in message.get("attributes", {}).values()
             ]
-            status = (
-                400
-                if any(len(value.encode()) > VALUE_BYTES_MAX for value in values)
-                else self.publish_status
-            )
+            is_too_long = any(len(value.encode()) > VALUE_BYTES_MAX for value in values)
+            status = 400 if is_too_long else self.publish_status
             if status == 200:
                 for message in call["messages"]:
                     body = json.loads(base64.b64decode(message["data"]))
@@ -218,6 +221,7 @@ class Cloud:
             return status
 
     def storage(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        """Return status and body for BUCKET/o, a listing, or BUCKET/o/NAME, an object."""
         bucket, slash, name = path.partition("/o/")
         if not slash:
             return 200, self.listing(unquote(bucket.removesuffix("/o")), query)
@@ -232,7 +236,7 @@ class Cloud:
         return (200, self.objects[uri]) if uri in self.objects else (404, b"No such object")
 
     def listing(self, bucket: str, query: dict[str, str]) -> bytes:
-        """Return a page of at most two objects. Objects that were added later have later times."""
+        """Return a page of the bucket's objects. Objects that were added later have later times."""
         items = [
             {
                 "name": uri.removeprefix(f"gs://{bucket}/"),
@@ -243,12 +247,14 @@ class Cloud:
             if uri.startswith(f"gs://{bucket}/{query['prefix']}")
         ]
         start = int(query.get("pageToken", "0"))
-        page: dict[str, Any] = {"items": items[start : start + 2]} if items else {}
-        return json.dumps(
-            {**page, "nextPageToken": str(start + 2)} if items[start + 2 :] else page
-        ).encode()
+        end = start + PAGE_OBJECTS
+        page: dict[str, Any] = {"items": items[start:end]} if items else {}
+        if end < len(items):
+            page["nextPageToken"] = str(end)
+        return json.dumps(page).encode()
 
     def access(self, version: str) -> tuple[int, bytes]:
+        """Return status and body for a version of a secret."""
         if self.secret_statuses:
             status = self.secret_statuses.pop(0)
             if status != 200:
@@ -268,6 +274,7 @@ class Cloud:
             self._changed.notify_all()
 
     def write_guest_attribute(self, path: str, value: str, flavor: str | None) -> int:
+        """Store the value unless the fault of the test forbids it. Return the HTTP status."""
         with self._changed:
             self.guest_attribute_writes += 1
             if flavor != "Google":
@@ -281,15 +288,15 @@ class Cloud:
 
 
 def part_of(status: int, content: bytes, range_header: str | None) -> tuple[int, bytes]:
-    """Return the part of an object that `bytes=FIRST-LAST` names, as Cloud Storage does."""
+    """Return the status and the part of an object that `bytes=FIRST-LAST` names, as Cloud Storage
+    does.
+    """
     if status != 200 or range_header is None:
         return status, content
     first, last = (int(position) for position in range_header.removeprefix("bytes=").split("-"))
-    return (
-        (206, content[first : last + 1])
-        if first < len(content)
-        else (416, b"Request range not satisfiable")
-    )
+    if first >= len(content):
+        return 416, b"Request range not satisfiable"
+    return 206, content[first : last + 1]
 
 
 def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class of many short methods
@@ -324,7 +331,7 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             cloud.record_request(self.path, dict(self.headers))
-            if self.path.startswith("/upload/storage/v1/b/"):
+            if self.path.startswith(UPLOADS):
                 cloud.store(self.path, data)
                 self._answer(200, b"{}")
                 return

@@ -54,6 +54,7 @@ INITS = {
 
 
 def main(argv: list[str]) -> None:
+    """Record the call, and do what its words name."""
     config = None
     if argv[0] == "--config":
         config, argv = argv[1], argv[2:]
@@ -91,11 +92,13 @@ def main(argv: list[str]) -> None:
 
 
 def fail(status: int, text: str) -> NoReturn:
+    """End the command with this exit status and this text on standard error."""
     print(text, file=sys.stderr)
     sys.exit(status)
 
 
 def pull(image: str) -> None:
+    """Copy an image into the engine, unless the test has stored an error for that."""
     errors = read(f"{ENGINE}/pull-errors").splitlines()
     if errors:
         write(f"{ENGINE}/pull-errors", "\n".join(errors[1:]))
@@ -107,6 +110,7 @@ def pull(image: str) -> None:
 
 
 def run(words: list[str]) -> None:
+    """Run a container until it ends. Its exit status is that of this command."""
     import signal
     import subprocess
     import threading
@@ -164,7 +168,7 @@ def run(words: list[str]) -> None:
     status = child.wait()
     for pump in pumps:
         pump.join()
-    status = status if status >= 0 else 128 - status
+    status = status if status >= 0 else 128 - status  # as a shell reports signals
     oom = os.path.exists(f"{ENGINE}/out-of-memory")
     store(
         name,
@@ -174,6 +178,7 @@ def run(words: list[str]) -> None:
 
 
 def environment(options: dict[str, list[str]]) -> dict[str, str]:
+    """Return the environment variables of a container that is run with these options."""
     env = {name: os.environ[name] for name in options.get("--env", []) if name in os.environ}
     for file in options.get("--env-file", []):
         for line in read(file).splitlines():
@@ -196,6 +201,7 @@ def forward(stream: IO[bytes], to: int) -> None:
 
 
 def inspect(name: str) -> None:
+    """Print the state of a container in JSON, as the engine does."""
     if not os.path.exists(f"{ENGINE}/containers/{name}"):
         fail(1, f"Error response from daemon: No such container: {name}")
     state = state_of(name)
@@ -215,6 +221,7 @@ def inspect(name: str) -> None:
 
 
 def remove(name: str) -> None:
+    """Kill a container and remove it; nothing happens if there is none."""
     file = f"{ENGINE}/containers/{name}"
     if os.path.exists(file):
         if pid := state_of(name)["pid"]:
@@ -226,6 +233,7 @@ def remove(name: str) -> None:
 
 
 def file_name(image: str) -> str:
+    """Return the name of the file that stands for an image."""
     return image.replace("/", "%")
 
 

@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class PackageIndex:
+    """The index with its server. It has wheels only."""
+
     def __init__(self) -> None:
         self.requested: list[str] = []
         """Names of the projects whose page was requested."""
@@ -20,9 +22,8 @@ class PackageIndex:
         self._thread.start()
 
     def add(self, name: str, version: str, wheel: bytes) -> None:
-        self._wheels.setdefault(name, {})[
-            f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
-        ] = wheel
+        file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        self._wheels.setdefault(name, {})[file] = wheel
 
     def close(self) -> None:
         self._server.shutdown()
@@ -38,17 +39,13 @@ class PackageIndex:
                 f'<a href="/files/{rest[0]}/{file}">{file}</a>'
                 for file in self._wheels.get(rest[0], {})
             )
-            return (
-                (200 if links else 404),
-                "text/html",
-                f"<!DOCTYPE html><html><body>{links}</body></html>".encode(),
-            )
+            status = 200 if links else 404
+            page = f"<!DOCTYPE html><html><body>{links}</body></html>"
+            return status, "text/html", page.encode()
         content = self._wheels.get(rest[0], {}).get(rest[1])
-        return (
-            (404, "text/plain", b"")
-            if content is None
-            else (200, "application/octet-stream", content)
-        )
+        if content is None:
+            return 404, "text/plain", b""
+        return 200, "application/octet-stream", content
 
 
 def _handler_of(index: PackageIndex) -> type[BaseHTTPRequestHandler]:

@@ -21,6 +21,7 @@ WHEEL: Final = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag
 
 
 def tarball(files: dict[str, str]) -> bytes:
+    """Return a .tar.gz with these files: path to text."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, text in files.items():
@@ -33,7 +34,7 @@ def tarball(files: dict[str, str]) -> bytes:
 def sdist(
     name: str, task: str, requires: tuple[str, ...] = (), extra: dict[str, str] | None = None
 ) -> bytes:
-    """What `python setup.py sdist` makes of a trainer, as `gcloud` runs it."""
+    """Return the package that `gcloud` makes of a trainer, with `python setup.py sdist`."""
     top = f"{name}-0.1"
     files = {
         "setup.py": SETUP.format(name=name, requires=list(requires)),

@@ -155,9 +155,12 @@ class Vm:
         module.write_text(textwrap.dedent(source))
 
     def boot(self, environ: Mapping[str, str | None] | None = None) -> None:
-        environment = {
-            k: v for k, v in {**self.environ, **(environ or {})}.items() if v is not None
-        }
+        """Start the VM's startup script.
+
+        `environ`: further environment variables; None as a value removes the variable.
+        """
+        variables = {**self.environ, **(environ or {})}
+        environment = {name: value for name, value in variables.items() if value is not None}
         self._process = subprocess.Popen(
             ["/bin/bash", str(self._script)],
             env=environment,

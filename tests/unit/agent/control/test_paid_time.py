@@ -60,17 +60,18 @@ class Machine:
         return datetime.fromtimestamp(START_S + self.passed_s, UTC).isoformat()
 
     def direct(self, paid_s: float) -> None:
-        """Write a directive that pays for so many seconds since the start; 0: for ever."""
+        """Write a directive that pays for the first `paid_s` seconds; 0: without end."""
         until = START_S + paid_s if paid_s else 0.0
         directive = ReceivedDirective(IncarnationKey(1, 1), "run", paid_until=until)
         self.paid_time.on_directive(directive)
 
     def advance(self, seconds: float) -> None:
         until_s = self.passed_s + seconds
-        while due := sorted((t for t in self.timers if t[0] <= until_s), key=lambda t: t[0]):
-            self.timers.remove(due[0])
-            self.passed_s = due[0][0]
-            due[0][1]()
+        while due := [timer for timer in self.timers if timer[0] <= until_s]:
+            first = min(due, key=lambda timer: timer[0])
+            self.timers.remove(first)
+            self.passed_s, handler = first
+            handler()
         self.passed_s = until_s
 
 

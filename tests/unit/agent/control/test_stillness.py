@@ -7,23 +7,39 @@ from __future__ import annotations
 import pytest
 
 from tests.support.healthy_gangs import HANGS, KINDS, false_alarm, found_after_s, seeded
-from trainmaster.agent.control.stillness import Sample, Stillness, has_worked
+from trainmaster.agent.control.stillness import (
+    NETWORK_NOISE_S,
+    SAMPLE_S,
+    WAKEUP_BYTES_S,
+    Sample,
+    Stillness,
+    has_worked,
+)
 from trainmaster.agent.program.process_table import ProcessUse
 
+LIMIT_S = 600
+"""Shortest time without work after which a program is still."""
+CPU_S, MOVED, TRAFFIC = 3.0, 10_000, 1_000_000
+"""Use of the program before: CPU time, bytes of files and pipes, and bytes of the network."""
 BEFORE = Sample(
     at=100.0,
     printed_at=50.0,
-    processes={7: ProcessUse(cpu_s=3.0, moved=10_000), 8: ProcessUse(cpu_s=1.0, moved=0)},
-    traffic=1_000_000,
+    processes={7: ProcessUse(CPU_S, MOVED), 8: ProcessUse(cpu_s=1.0, moved=0)},
+    traffic=TRAFFIC,
 )
+WAKEUPS = int(WAKEUP_BYTES_S * SAMPLE_S)
+"""Most bytes that runtimes write to wake up their threads, between two samples."""
+NOISE = int(NETWORK_NOISE_S * SAMPLE_S)
+"""Most bytes of the network that are not the program's, between two samples."""
 
 
 def after(
     printed_at: float = 50.0,
-    cpu_s: float = 3.0,
-    moved: int = 10_000,
-    traffic: int | None = 1_000_000,
+    cpu_s: float = CPU_S,
+    moved: int = MOVED,
+    traffic: int | None = TRAFFIC,
 ) -> Sample:
+    """Return the sample ten seconds after `BEFORE`, in which only the given values may differ."""
     return Sample(
         110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(cpu_s=1.0, moved=0)}, traffic
     )
@@ -34,25 +50,25 @@ def after(
     [
         pytest.param(after(), False, id="nothing"),
         pytest.param(after(printed_at=109.0), True, id="output"),
-        pytest.param(after(cpu_s=3.19), False, id="2 % of a core"),
-        pytest.param(after(cpu_s=3.2), True, id="more"),
-        pytest.param(after(moved=10_120), False, id="wake-ups"),
-        pytest.param(after(moved=10_121), True, id="bytes"),
-        pytest.param(after(traffic=1_163_840), False, id="noise"),
-        pytest.param(after(traffic=1_163_841), True, id="network"),
+        pytest.param(after(cpu_s=CPU_S + 0.019 * SAMPLE_S), False, id="1.9 % of a core"),
+        pytest.param(after(cpu_s=CPU_S + 0.021 * SAMPLE_S), True, id="2.1 % of a core"),
+        pytest.param(after(moved=MOVED + WAKEUPS), False, id="wake-ups"),
+        pytest.param(after(moved=MOVED + WAKEUPS + 1), True, id="bytes"),
+        pytest.param(after(traffic=TRAFFIC + NOISE), False, id="noise"),
+        pytest.param(after(traffic=TRAFFIC + NOISE + 1), True, id="network"),
         pytest.param(after(traffic=None), False, id="shared network"),
         pytest.param(
             Sample(
                 at=110.0,
                 printed_at=50.0,
-                processes={7: ProcessUse(cpu_s=3.0, moved=10_000)},
-                traffic=1_000_000,
+                processes={7: ProcessUse(CPU_S, MOVED)},
+                traffic=TRAFFIC,
             ),
             True,
             id="a process ended",
         ),
         pytest.param(
-            Sample(at=110.0, printed_at=50.0, processes={}, traffic=1_000_000), True, id="unknown"
+            Sample(at=110.0, printed_at=50.0, processes={}, traffic=TRAFFIC), True, id="unknown"
         ),
     ],
 )
@@ -64,12 +80,12 @@ def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_know
 
 
 def still_after(
-    *printed_at: float, step_s: float = 10.0, is_device_busy: bool = False
+    *printed_at: float, step_s: float = SAMPLE_S, is_device_busy: bool = False
 ) -> Stillness:
-    """Return what is known after samples of a program that only printed at these times, and 660 s
-    more.
+    """Return what is known of a program that printed at these times, and then did nothing for a
+    minute more than the limit.
     """
-    stillness, end = Stillness(600), printed_at[-1] + 660
+    stillness, end = Stillness(LIMIT_S), printed_at[-1] + LIMIT_S + 60
     for number in range(int(end / step_s) + 1):
         at = number * step_s
         printed = max((time for time in printed_at if time <= at), default=0.0)
@@ -82,10 +98,14 @@ def still_after(
 @pytest.mark.parametrize(
     ("printed_at", "is_still", "limit_s"),
     [
-        ((0.0,), True, 600),
-        ((400.0,), True, 600),  # the time before the first output says nothing about the program
-        ((400.0, 500.0), True, 600),
-        ((400.0, 600.0, 830.0), False, 690),
+        ((0.0,), True, LIMIT_S),
+        (
+            (400.0,),
+            True,
+            LIMIT_S,
+        ),  # the time before the first output says nothing about the program
+        ((400.0, 500.0), True, LIMIT_S),
+        ((400.0, 600.0, 830.0), False, 3 * (830 - 600)),
     ],
 )
 def test_program_that_was_often_quiet_may_be_still_for_three_times_as_long(

@@ -1,4 +1,6 @@
-"""Which builds of frameworks pip keeps, under which names."""
+"""When pip installs packages of a job, it keeps the builds of frameworks that the VM image has,
+such as the one for its GPUs, under all names of the framework.
+"""
 
 from __future__ import annotations
 

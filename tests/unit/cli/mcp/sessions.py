@@ -66,6 +66,7 @@ def call(tools: Tools, name: str, **arguments: object) -> tuple[str, bool]:
 
 def document(job_id: str = "digits_1", cap: str | None = "5 USD", **more: object) -> str:
     """Return the text of a job file, with `maxCost` unless `cap` is None, and more fields."""
-    return yaml.safe_dump(
-        {"jobId": job_id, **a_spec(), **({"trainmaster": {"maxCost": cap}} if cap else {}), **more}
-    )
+    fields: dict[str, object] = {"jobId": job_id, **a_spec()}
+    if cap:
+        fields["trainmaster"] = {"maxCost": cap}
+    return yaml.safe_dump(fields | more)

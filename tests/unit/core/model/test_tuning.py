@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.tuning_jobs import RATE, a_trial
+from tests.support.tuning_jobs import FAILED, RATE, RUNNING, SUCCEEDED, a_trial
 from trainmaster.core.model.job import public_id
 from trainmaster.core.model.search_space import format_number
 from trainmaster.core.model.tuning import Goal, Tuning, trial_id, trial_number, tuning_job_id
@@ -14,21 +14,16 @@ from trainmaster.core.model.tuning import Goal, Tuning, trial_id, trial_number, 
 
 def test_best_trials_come_first_and_those_without_a_metric_last() -> None:
     trials = (
-        a_trial(1, "s", value=0.3),
-        a_trial(2, "f"),
-        a_trial(3, "s", value=0.9),
-        a_trial(4, "r"),
-        a_trial(5, "s", value=0.3),
+        a_trial(1, SUCCEEDED, value=0.3),
+        a_trial(2, FAILED),
+        a_trial(3, SUCCEEDED, value=0.9),
+        a_trial(4, RUNNING),
+        a_trial(5, SUCCEEDED, value=0.3),
     )
     maximized = Tuning((RATE,), trials=trials)
+    minimized = replace(maximized, goal=Goal.MINIMIZE)
     assert [trial.number for trial in maximized.best_first()] == [3, 1, 5, 2, 4]
-    assert [trial.number for trial in replace(maximized, goal=Goal.MINIMIZE).best_first()] == [
-        1,
-        5,
-        3,
-        2,
-        4,
-    ]
+    assert [trial.number for trial in minimized.best_first()] == [1, 5, 3, 2, 4]
 
 
 def test_trial_id_contains_the_tuning_jobs_id_and_the_trials_number() -> None:

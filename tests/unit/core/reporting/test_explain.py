@@ -130,7 +130,16 @@ def test_next_steps_distinguish_missing_quota_from_missing_capacity(
     world = World(is_independent=True)
     world.submit()
     world.deliver()
-    event = VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", message, world.now)
+    event = VmsNotCreated(
+        "digits_1",
+        attempt=1,
+        zone="us-central1-a",
+        round=0,
+        error_kind=kind,
+        code="CODE",
+        message=message,
+        at=world.now,
+    )
     decision = judge(State(world.job, tuple(world.replicas)), event, world.now)
     entry = replace(world.ledger[-1], event=event, decision=decision)
     state = a_state(

@@ -56,14 +56,14 @@ def capacity_error(
 ) -> VmsNotCreated:
     return VmsNotCreated(
         "digits_1",
-        1,
-        "us-central1-a",
-        rounds,
-        kind,
-        "ZONE_RESOURCE_POOL_EXHAUSTED",
-        "no resources",
-        START,
-        zones_available,
+        attempt=1,
+        zone="us-central1-a",
+        round=rounds,
+        error_kind=kind,
+        code="ZONE_RESOURCE_POOL_EXHAUSTED",
+        message="no resources",
+        at=START,
+        zones_available=zones_available,
     )
 
 

@@ -43,7 +43,14 @@ def decide(
     """Judge a capacity error of the present round."""
     job = state.job
     event = VmsNotCreated(
-        job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(seconds)
+        job.job_id,
+        attempt=job.attempt,
+        zone=job.zone,
+        round=job.placement.round,
+        error_kind=kind,
+        code="X",
+        message="no",
+        at=at(seconds),
     )
     return judge(state, event, at(seconds))
 

@@ -74,7 +74,16 @@ def short(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State
 
 
 def refusal(kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> VmsNotCreated:
-    return VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", "no", NOW)
+    return VmsNotCreated(
+        "digits_1",
+        attempt=1,
+        zone="us-central1-a",
+        round=0,
+        error_kind=kind,
+        code="CODE",
+        message="no",
+        at=NOW,
+    )
 
 
 def after(state: State, event: Any) -> State:

@@ -1,5 +1,7 @@
-"""Save together: a notice lets all members save, and the end of a program that was asked to save is
-free.
+"""Save together: after the notice that one VM of a gang goes, all members are asked to save. The
+end of a program that was asked to save uses no budget of restarts.
+
+A gang is the members of a job that train and restart together. A round is one common start of them.
 """
 
 from __future__ import annotations
@@ -69,6 +71,11 @@ def noticed(
     seconds: float = 130,
     number: int = 1,
 ) -> VmNoticed:
+    """Return the notice that the replica's VM goes.
+
+    `number`: that of its request to save; `silent`: numbers of the members that did not answer the
+    request; `seconds`: when the save must have ended, after `START`.
+    """
     return VmNoticed(an_incarnation(replica_id, incarnation), NOW, at(seconds), number, silent)
 
 
@@ -79,7 +86,7 @@ def asked(
     why: SaveCause = SaveCause.NOTICE,
     replicas: tuple[ReplicaId, ...] = (),
 ) -> SaveRequest:
-    """Return a request to save that was recorded so long ago."""
+    """Return a request to save that was recorded `ago` before `NOW`."""
     return SaveRequest(number, NOW - ago, at(160), why, replicas)
 
 
@@ -89,6 +96,7 @@ def directive_of(state: State, replica_id: ReplicaId) -> Directive:
 
 
 def after(state: State, event: VmNoticed) -> State:
+    """Return the state after what the rules decide about the event."""
     return apply(state, evolve(state, judge(state, event, NOW), NOW))
 
 

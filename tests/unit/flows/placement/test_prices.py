@@ -98,7 +98,9 @@ def test_any_of_counts_the_transfer_of_data_to_a_region(
     world.prices, world.objects = price_list(), MemoryObjects()
     world.objects.places["my-data"] = BucketPlace("US-CENTRAL1")
     world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
-    data = {"uri": "gs://my-data/set", **({"gib": gib} if gib else {})}
+    data: dict[str, object] = {"uri": "gs://my-data/set"}
+    if gib:
+        data["gib"] = gib
     document = placed(
         {"regions": ["us-east1", "us-central1"]}, {"spot": "none", "machineSpec": BIG}, name="anyOf"
     )
