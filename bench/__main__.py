@@ -29,6 +29,7 @@ FULL: Final[dict[str, Measure]] = {
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, SIZES),
     **{f"gang-{size}": partial(gangs.measure, sizes=[size]) for size in SIZES},
 }
+"""Name for `--only` → the measurement."""
 QUICK: Final[dict[str, Measure]] = {
     "queue": lambda cloud: many_jobs.measure_queue(cloud, [3]),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, [3]),

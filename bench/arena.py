@@ -1,4 +1,5 @@
-"""How fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST] END]`.
+"""Measure how fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST]
+END]`.
 
 *Weather* is which zone has room for how many machines at what time; a *climate* says how scarce it
 is. Each of the following *arms* searches in the same weather:
@@ -54,13 +55,24 @@ GANG: Final = 4
 BAND: Final = 1.15
 """Prices whose ratio is at most this have one rank, as `trainmaster.cost` ranks candidates."""
 LIMIT_S: Final = 48 * 3600.0
-"""When a search is given up."""
+"""Time after which a search is given up."""
 SWEEP_S: Final = 60.0
 """Interval of the sweep, which continues a search that pauses."""
 READY_S: Final = 75.0
 """From the creation of a VM to its agent's report."""
 CREATION_S: Final = (8.0, 25.0)
 """Shortest and longest time that Google needs to create the VMs."""
+REFUSED_AT_ONCE_SHARE: Final = 0.2
+"""Share of the refused requests that Google refuses at once."""
+REFUSED_AT_ONCE_S: Final = 1.0
+REFUSAL_MEDIAN_S: Final = 8
+REFUSAL_SIGMA: Final = 0.8
+"""Standard deviation of the logarithm of the other refusals' times."""
+REFUSAL_MAX_S: Final = 120.0
+FIRST_PAUSE_S: Final = 60.0
+PAUSE_GROWTH: Final = 1.6
+PAUSE_MAX_S: Final = 300.0
+"""SkyPilot's pauses between two passes: the first, the factor of each further one, the longest."""
 VISIT_S: Final = 7200.0
 """Other jobs request VMs of each candidate every two hours."""
 ZONES: Final = (
@@ -171,7 +183,7 @@ class Search:
     None: none was found.
     """
     _failed: dict[int, float] = field(default_factory=dict)
-    """When the job's own request failed last, by candidate."""
+    """Candidate → the time at which the job's own request for it failed last, in seconds."""
 
     def __post_init__(self) -> None:
         self._rng = random.Random(f"{self.weather.seed}/answers")  # noqa: S311 - as in weather
@@ -268,8 +280,9 @@ def _refusal_s(rng: random.Random) -> float:
     One of five is refused at once; the others take eight seconds in the median, and two minutes at
     most. These are assumptions: Google documents no such times.
     """
-    is_refused_at_once = rng.random() < 0.2  # noqa: PLR2004 - above
-    return 1.0 if is_refused_at_once else min(rng.lognormvariate(log(8), 0.8), 120.0)
+    if rng.random() < REFUSED_AT_ONCE_SHARE:
+        return REFUSED_AT_ONCE_S
+    return min(rng.lognormvariate(log(REFUSAL_MEDIAN_S), REFUSAL_SIGMA), REFUSAL_MAX_S)
 
 
 def oracle_s(search: Search) -> float:
@@ -290,11 +303,11 @@ def cheapest_first(search: Search) -> None:
     Its first pause is a minute. Source: SkyPilot 0.14.1.
     """
     prices = search.market.prices
-    pause_s = 60.0
+    pause_s = FIRST_PAUSE_S
     order = sorted(range(len(prices)), key=prices.__getitem__)
     while search.now_s < LIMIT_S and not any(search.request(number) is None for number in order):
         search.now_s += pause_s
-        pause_s = min(1.6 * pause_s, 300.0)
+        pause_s = min(PAUSE_GROWTH * pause_s, PAUSE_MAX_S)
 
 
 def trainmaster(search: Search) -> None:

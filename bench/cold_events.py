@@ -109,6 +109,7 @@ class World:
         return "POST", "/", {"Content-Type": "application/json"}, body
 
     def _subject(self, job_id: str) -> dict[str, object]:
+        """Return the fields that all events of the chief's agent have."""
         return {
             "version": 1,
             "job_id": job_id,
@@ -126,6 +127,7 @@ class World:
         }
 
     def _token(self, job_id: str) -> str:
+        """Return the identity token of the chief's VM."""
         now = datetime.now(UTC)
         identity = VmIdentity(
             email=ACCOUNT,

@@ -1,5 +1,5 @@
-"""`make bench-cold`: what a cold start of each staged function costs, beside a bare app with the
-same client libraries.
+"""`make bench-cold`: measure the cost of a cold start of each staged function, beside that of a
+bare app with the same client libraries.
 
     start    the process as Cloud Functions starts it, until it answers: what a user waits for
     import   the part of it in which the function is loaded, measured in an interpreter that does
@@ -52,9 +52,9 @@ MORE: Final = {
 HEAVY: Final = ("provision", "tune")
 """Functions whose own library is larger than all others."""
 START_EXTRA_S_MAX: Final = 0.15
-"""How many seconds of CPU a function's start may take beyond its bare app's."""
+"""Most seconds of CPU that a function's start may take beyond its bare app's."""
 EXTRA_MIB_MAX: Final = 40.0
-"""How much more memory than its bare app it may use."""
+"""Most memory that it may use beyond its bare app's."""
 CONSOLE_START_EXTRA_S_MAX: Final = 0.25
 CONSOLE_EXTRA_MIB_MAX: Final = 50.0
 """The same for the console. It imports templates, the job format and prices, which no other
@@ -67,6 +67,15 @@ ENVIRONMENTS: Final = ROOT / ".images"
 """
 HEALTH: Final = "/robots.txt"
 """functions-framework itself answers it, as soon as the function is loaded."""
+
+BARE_REQUEST: Final[Request] = ("GET", "/", {}, b"")
+"""The request that a bare app answers in place of an event."""
+POLL_S: Final = 0.01
+"""Pause between two requests to a function that does not answer yet."""
+ANSWER_MAX_S: Final = 120.0
+"""Longest time of one request."""
+END_MAX_S: Final = 30.0
+"""Longest time from SIGTERM to the end of a function's process."""
 
 _BARE_APP: Final = """
 import functions_framework
@@ -142,9 +151,7 @@ def measure_all(runs: int) -> dict[str, Comparison]:
         _unpack(folder)
         for run in range(runs):
             for app, function in {_bare_name(function): function for function in FUNCTIONS}.items():
-                cold = measure(
-                    _python(function), folder / app, "bare", ("GET", "/", {}, b""), variables={}
-                )
+                cold = measure(_python(function), folder / app, "bare", BARE_REQUEST, variables={})
                 bare.setdefault(app, []).append(cold)
             # `submit` first: the events of the others are about the job that it stores.
             for function in sorted(FUNCTIONS, key=lambda name: name != "submit"):
@@ -239,16 +246,16 @@ def started(
             except OSError:
                 if process.poll() is not None:
                     raise SystemExit(f"{target} does not start") from None
-                time.sleep(0.01)
+                time.sleep(POLL_S)
         yield process.pid, port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(END_MAX_S)
 
 
 def send(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
     """Return the HTTP status of a request to a function on this machine. Raises OSError."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_MAX_S)
     try:
         connection.request(method, path, body, dict(headers))
         return connection.getresponse().status

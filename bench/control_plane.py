@@ -36,7 +36,7 @@ THREADS: Final = 16
 REDELIVERY_S: Final = 0.5
 """Time until a delivery that failed is repeated."""
 POLL_S: Final = 0.01
-"""How often `run` looks for new messages."""
+"""Pause between two looks of `run` for new messages."""
 
 Delivery = tuple[str, Message]
 """A topic, and a message to its function."""
@@ -53,7 +53,7 @@ class ControlPlane:
     limits: Mapping[str, int] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     requests: MemoryBus = field(default_factory=MemoryBus)
-    """Where flows publish, and from which `run` takes the messages."""
+    """The bus to which flows publish, and from which `run` takes the messages."""
     arrivals: SimpleQueue[Delivery] = field(default_factory=SimpleQueue)
     """Deliveries of messages that agents send while `run` handles others."""
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
@@ -88,7 +88,10 @@ class ControlPlane:
     # Deliveries for `run`
 
     def submit(self, job_id: str, spec: Mapping[str, object], source: str = "") -> Delivery:
-        """`source`: where the submission comes from; empty: an uploaded job file."""
+        """Return the delivery of a submission.
+
+        `spec`: the job file without its id. `source`: of the submission; empty: an uploaded file.
+        """
         data = json.dumps({"jobId": job_id, **spec}).encode()
         attributes = {"source": source or f"gs://bucket/jobs/{job_id}.json#1"}
         return topics.SUBMIT, Message(
@@ -96,6 +99,7 @@ class ControlPlane:
         )
 
     def sweep(self) -> Delivery:
+        """Return the delivery of Cloud Scheduler's message, which starts a sweep."""
         return topics.SWEEP, Message(
             b"{}", attributes={}, message_id="", published_at=datetime.now(UTC)
         )

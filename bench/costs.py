@@ -1,5 +1,7 @@
-"""What the control plane does for one job of N replicas, phase by phase and event by event: the
-operations that Firestore charges, and the invocations of functions.
+"""The cost of the control plane's work for one job of N replicas, phase by phase and event by
+event: the operations that Firestore charges, and the invocations of functions.
+
+A *verdict* decides which member's failure ended a round, a common start of all members.
 
 The formulas are exact, if the members of the gang send their messages together.
 tests/integration/cost/test_costs.py runs the flows and compares; docs/benchmarks.md and
@@ -32,6 +34,7 @@ class Formula:
     """Whether a verdict reads how the members ended, of a large gang only the first ones."""
 
     def at(self, size: int) -> int:
+        """Return the count for a gang of `size` members."""
         ends = min(size, ENDS_READ) if self.has_verdict else 0
         return self.fixed + self.per_member * size + ends
 
@@ -87,7 +90,7 @@ class PhaseCost:
     """The cost of one phase of a job, for a gang of N > 1."""
 
     words: str
-    """What happens in the phase."""
+    """The phase in words, from its first event to its end."""
     reads: Formula
     writes: Formula
     deletes: Formula
@@ -200,7 +203,7 @@ ABOVE_FLOOR: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one step of a phase reads and writes of each replica, and why."""
+    """The reads and writes of each replica in one step of a phase, and their reason."""
 
     words: str
     reads: int
@@ -212,36 +215,41 @@ class Part:
 RERUN: Final = (
     Part(
         "`provision` reads the attempt, and lets all members hold",
-        1,
-        0,
-        "which VMs exist, and what each of them does, is compared with all replicas",
+        reads=1,
+        writes=0,
+        why="which VMs exist, and what each of them does, is compared with all replicas",
     ),
     Part(
         "each agent reports that nothing older runs",
-        3,
-        2,
-        "a program that is left would write the checkpoints of the next attempt; the report is in"
-        " the replica's document, because functions remember nothing",
+        reads=3,
+        writes=2,
+        why="a program that is left would write the checkpoints of the next attempt; the report is"
+        " in the replica's document, because functions remember nothing",
         is_above_floor=True,
     ),
-    Part("`provision` reads the attempt for the verdict", 1, 0, "who is charged, and who is ready"),
+    Part(
+        "`provision` reads the attempt for the verdict",
+        reads=1,
+        writes=0,
+        why="who is charged, and who is ready",
+    ),
     Part(
         "the verdict closes the replicas, and creates those of the next attempt",
-        0,
-        2,
-        "late events are about a replica of their own attempt; closed ones are deleted later",
+        reads=0,
+        writes=2,
+        why="late events are about a replica of their own attempt; closed ones are deleted later",
     ),
     Part(
         "each agent reports that it is ready for the next attempt",
-        3,
-        2,
-        "a VM may have been lost since; the directive of the next attempt has arrived",
+        reads=3,
+        writes=2,
+        why="a VM may have been lost since; the directive of the next attempt has arrived",
     ),
     Part(
         "`provision` reads the next attempt, and lets the round begin",
-        1,
-        0,
-        "all members must be ready for the same round",
+        reads=1,
+        writes=0,
+        why="all members must be ready for the same round",
     ),
 )
 """The steps of a rerun. A read of a report is one of the job, the replica, and the count of those
@@ -272,7 +280,7 @@ SWEEP_READS: Final = {
     "a running job": 4,
     "a job that waits for its admission": 0,
 }
-"""What a sweep and its requests read in a minute without a change.
+"""Reads of a sweep and of its requests in a minute without a change.
 
 Every tenth minute, a running job is read with all replicas; every hour, a pass reads all live jobs.
 """

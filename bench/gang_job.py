@@ -94,7 +94,7 @@ class Gang:
     fields: ClassVar[Mapping[str, object]] = {}
     """Fields of the job file beside those of `bench.jobs`."""
     source: ClassVar[str] = ""
-    """Where the submission comes from; empty: an uploaded job file."""
+    """Source of the submission; empty: an uploaded job file."""
 
     def __init__(
         self,
@@ -127,11 +127,11 @@ class Gang:
         self._meter = meter
         self._observer = observer
         self._ends: dict[str, dict[str, object]] = {}
-        """How the last program on a VM ended, by instance id."""
+        """Instance id of a VM → the end of its last program."""
         self._ready: set[tuple[str, int, int]] = set()
         """VMs, attempts and incarnations that were reported ready."""
         self.submission = self.cost_of(self._submit)
-        """What the submission and the requests for VMs cost."""
+        """The cost of the submission and of the requests for VMs."""
         # Only now: the agents of new VMs report in a phase of their own, `start`.
         self._fleet.on_directive = self._report_later
 
@@ -258,8 +258,10 @@ class Gang:
         if key in self._ready:
             return None
         self._ready.add(key)
-        ended = self._ends.pop(vm.instance_id, None)
-        return self.functions.vm_ready(self._message(vm, **({"ended": ended} if ended else {})))
+        details: dict[str, object] = {}
+        if vm.instance_id in self._ends:
+            details["ended"] = self._ends.pop(vm.instance_id)
+        return self.functions.vm_ready(self._message(vm, **details))
 
     def _check_running(self) -> None:
         """Raise RuntimeError unless every replica runs, and every VM has the directive to run."""

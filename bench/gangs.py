@@ -8,8 +8,8 @@ settled again.
     rerun    a program fails in a job that is rerun then, until its next attempt runs
 
 `python -m bench` calls `measure`. `provision` is the function that creates and deletes VMs. Its
-pauses between two rounds are part of the times. The operations of each phase are those of
-`bench.costs`.
+pauses between two comparisons of desired and observed VMs are part of the times. The operations of
+each phase are those of `bench.costs`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make bench-kept`: how much sooner a program starts on kept machines, beside new ones.
+"""`make bench-kept`: measure how much sooner a program starts on kept machines than on new ones.
 
 A local stack with Google's durations runs jobs as a user submits them, one after another on one VM:
 
@@ -46,13 +46,15 @@ from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
 
 FOLDER: Final = ROOT / "build" / "kept"
-"""What a run leaves: the stack's logs, and what programs wrote."""
+"""Folder of a run, which has the stack's logs, and what programs wrote."""
 RUNTIME: Final = "scikit-learn-1.9"
 OTHER_RUNTIME: Final = "2.21"
 REQUIREMENT: Final = "humanize==4.12.3\n"
 """A package without dependencies that neither runtime has."""
 KEEP: Final = "5m"
+"""Time for which a job keeps its machines."""
 KEEP_TRIALS: Final = "120s"
+"""The same for the trials of a tuning job."""
 COMMAND_S: Final = 900.0
 """Longest time of one command, on a busy machine."""
 TRIALS: Final = 8
@@ -95,6 +97,7 @@ class Bench:
         return done.stdout
 
     def add(self, name: str, value: float, reason: str = "") -> None:
+        """Add a value in seconds to the row of this name, and print it with the reason."""
         row = self.rows.setdefault(name, Row(name, "s"))
         row.values.setdefault(OURS, []).append(round(value, 1))
         row.loads.append(round(os.getloadavg()[0], 1))
@@ -206,6 +209,7 @@ def _reason(choice: str) -> str:
 
 
 def measure_trials(bench: Bench) -> None:
+    """Run a tuning job whose trials get new machines, and one whose trials keep them."""
     bench.add(f"{STUDY_ROW}new machines for each", bench.tune())
     bench.add(f"{STUDY_ROW}kept machines", bench.tune(KEEP_TRIALS))
 

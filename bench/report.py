@@ -108,7 +108,9 @@ def store(
             "loads": old_loads + row["loads"],
         }
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
-    about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
+    all_versions = dict(data.get("versions", {}))
+    all_versions.update(versions or {})
+    about = {"machine": machine, "versions": all_versions}
     lines = ",\n".join(map(json.dumps, rows.values()))
     data_file.write_text(f'{json.dumps(about)[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
 

@@ -27,14 +27,24 @@ from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES,
 from trainmaster.packaging.algorithms_archive import REQUIREMENTS
 
 SCRIPT: Final = Path(__file__).with_name("bake.sh")
+"""Startup script of the VM."""
 COMPLETE: Final = "trainmaster-bake: complete"
 FAILED: Final = "trainmaster-bake: failed"
+"""Last lines of the script on the serial console: it has succeeded, or it has not."""
 MACHINE: Final = "e2-standard-8"
 LIMIT_S: Final = 3600
+"""Longest installation, and time after which Compute Engine deletes the VM in any case."""
 POLL_S: Final = 15.0
+"""Pause between two looks at the serial console, in seconds."""
 FAILURE_LINES: Final = 20
+"""Last lines of the serial console in the message about a failure."""
+DEEP_LEARNING_DISK_GB: Final = 50
+"""Size of Google's Deep Learning VM images."""
+DISK_GB: Final = 10
+"""Size of Google's other images."""
 
 Gcloud = Callable[[Sequence[str]], str]
+"""Runs gcloud with these words, and returns its output. Raises BakeError."""
 
 
 class BakeError(Exception):
@@ -43,7 +53,7 @@ class BakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to build, and where."""
+    """An image to build, and the place of the VM that builds it."""
 
     project: str
     zone: str
@@ -51,20 +61,24 @@ class Target:
 
     @property
     def google_family(self) -> str:
+        """Family of Google's image: NAME of `projects/PROJECT/global/images/family/NAME`."""
         return self.runtime.image.rpartition("/")[2]
 
     @property
     def google_project(self) -> str:
+        """Project of Google's image."""
         return self.runtime.image.split("/")[1]
 
     @property
     def family(self) -> str:
+        """Family of the image that is built."""
         return f"trainmaster-{self.google_family}"
 
     @property
     def disk_gb(self) -> int:
         """Size of Google's image: a job may request a boot disk as small as that."""
-        return 50 if self.runtime.image.startswith(DEEP_LEARNING_IMAGES) else 10
+        is_deep_learning = self.runtime.image.startswith(DEEP_LEARNING_IMAGES)
+        return DEEP_LEARNING_DISK_GB if is_deep_learning else DISK_GB
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -102,22 +116,29 @@ def bake(
     vm = f"trainmaster-bake-{stamp}"
     image = f"{target.family}-{stamp}"
     place = (f"--project={target.project}", f"--zone={target.zone}")
-    create_image = ["compute", "images", "create", image]
-    create_image.append(f"--project={target.project}")
-    create_image.append(f"--family={target.family}")
-    create_image.append(f"--source-disk={vm}")
-    create_image.append(f"--source-disk-zone={target.zone}")
     gcloud(_create_command(target, vm, place))
     try:
         _wait_until_installed(vm, place, gcloud, pause)
         gcloud(("compute", "instances", "stop", vm, *place))
-        gcloud(create_image)
+        gcloud(
+            [
+                "compute",
+                "images",
+                "create",
+                image,
+                f"--project={target.project}",
+                f"--family={target.family}",
+                f"--source-disk={vm}",
+                f"--source-disk-zone={target.zone}",
+            ]
+        )
     finally:
         gcloud(("compute", "instances", "delete", vm, *place))
     return image
 
 
 def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str, ...]:
+    """Return gcloud's words that create the VM. `place`: the options for its project and zone."""
     region = target.zone.rpartition("-")[0]
     return (
         "compute",
@@ -144,7 +165,10 @@ def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str,
 def _wait_until_installed(
     vm: str, place: Sequence[str], gcloud: Gcloud, pause: Callable[[float], object]
 ) -> None:
-    """Wait for the end of the startup script, as the serial console shows it while the VM runs."""
+    """Wait for the end of the startup script, as the serial console shows it while the VM runs.
+
+    Raises BakeError if the script fails, or does not end within `LIMIT_S`.
+    """
     output = ""
     for _ in range(int(LIMIT_S / POLL_S)):
         output = gcloud(("compute", "instances", "get-serial-port-output", vm, *place))

@@ -54,6 +54,9 @@ class Torchrun(System):
 
         On machines of their own, they find out by their addresses who holds the rendezvous.
         """
+        environment = {"NODE_RANK": "0" if is_host else "1"}
+        if run.has_collective:
+            environment |= OWN_STORE
         return self.spawn(
             *self.launcher,
             f"--nnodes={':'.join(map(str, [*run.fewest, run.ranks]))}",  # MIN:MAX, or the number
@@ -64,10 +67,7 @@ class Torchrun(System):
             PROGRAMS / ("ddp.py" if run.has_collective else self.program),
             run.file,
             *run.fewest,
-            env={
-                "NODE_RANK": "0" if is_host else "1",
-                **(OWN_STORE if run.has_collective else {}),
-            },
+            env=environment,
         )
 
     def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:

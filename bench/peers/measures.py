@@ -21,23 +21,27 @@ from bench.peers.system import STARTS_S, System
 Values = dict[str, float]
 """Name of a row → its value."""
 IDLE_S: Final = 60.0
-"""How long the processor time of an idle system is counted."""
+"""Time in which the processor time of an idle system is counted."""
 SETTLES_S: Final = 10.0
 """Time from a change until a measurement."""
 TRAINS_ON_S: Final = 15.0
-"""How long a program must go on without its controller."""
+"""Time for which a program must go on without its controller."""
 NOTICE_S: Final = 15.0
 """Time for a save after a notice."""
 STEPS_S: Final = 3.0
-"""How long a program with a collective takes steps before a fault."""
+"""Time in which a program with a collective takes steps before a fault."""
 HANG_ALLOWED_S: Final = 60.0
-"""How long a program may hang before a system may end it."""
+"""Time for which a program may hang before a system may end it."""
 TRIALS: Final = 8
 """Trials that every system's search has."""
 STOCKOUT_S: Final = 120.0
-"""How long there is no other machine after the loss of one."""
+"""Time after the loss of a machine in which there is no other one."""
 WINDOW_S: Final = 180.0
 """Time from that loss in which steps are counted."""
+WAITING_JOBS: Final = (0, 100, 1000)
+"""Numbers of waiting jobs at which an idle system is measured."""
+POLL_S: Final = 0.1
+"""Pause between two looks for the saves of a program."""
 STEP_AGE_S: Final = 2.0
 """A process trains if its last step is no older."""
 COLLECTIVE: Final = "SIGKILL of a process, DDP over gloo"
@@ -135,7 +139,7 @@ def notice(system: System, run: Run) -> Iterator[Values]:
     system.announce(run)
     deadline = began + NOTICE_S
     while time.time() < deadline and len(run.firsts("saved")) < run.ranks:
-        time.sleep(0.1)
+        time.sleep(POLL_S)
     saves = run.firsts("saved")
     yield {"notice of the end of a machine: processes that saved": len(saves)}
     if saves:
@@ -182,7 +186,7 @@ def idle(system: System, _: Run) -> Iterator[Values]:
 def jobs(system: System, _: Run) -> Iterator[Values]:
     """Idle, with more and more jobs that wait."""
     waiting = 0
-    for count in (0, 100, 1000):
+    for count in WAITING_JOBS:
         system.keep(count - waiting)
         waiting = count
         time.sleep(SETTLES_S)
@@ -203,7 +207,7 @@ IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "notice": (notice, "notice of the end of a machine: processes that saved"),
     "trials": (trials, "eight trials of a second, two at a time: end of the last"),
 }
-"""What is measured once in each round, one system after the other."""
+"""Measured once in each round, one system after the other."""
 AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
     "idle": (idle, "idle: processes"),
     "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),

@@ -1,6 +1,6 @@
-"""What the harness asks of each system that the benchmark compares.
+"""The interface of the systems that the benchmark compares.
 
-What it cannot do raises NotMeasured: the reason is a cell of the table.
+A method raises NotMeasured if its system cannot do that: the reason is a cell of the table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ PROGRAMS: Final = Path(__file__).parent / "programs"
 ENVIRONMENTS: Final = ROOT / "build" / "peers"
 STARTS_S: Final = 300.0
 """Longest time for a start, on a busy machine."""
+END_MAX_S: Final = 20.0
+"""Time in which a program may end by itself before it is killed."""
+POLL_S: Final = 0.1
+"""Pause between two looks at a process or a port."""
 
 
 class System:
@@ -37,11 +41,11 @@ class System:
     package: ClassVar[str]
     """Its package on PyPI, whose version the table has."""
     program: ClassVar[str] = "steps.py"
-    """What it runs, a file in `programs/`."""
+    """The program that it runs, a file in `programs/`."""
     ranks: ClassVar = 2
     """Processes that train together."""
     port = 0
-    """Where its processes meet."""
+    """Port at which its processes meet; 0: not assigned yet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -110,11 +114,11 @@ class System:
     def end(self, run: Run) -> None:
         """End the program and what was started for it."""
         run.finish()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + END_MAX_S
         while (
             any(process.poll() is None for process in self.started) and time.monotonic() < deadline
         ):
-            time.sleep(0.1)
+            time.sleep(POLL_S)
         kill(*filter(is_alive, run.processes.values()))
         _stop(self.started)
 
@@ -184,5 +188,5 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.1)
+        time.sleep(POLL_S)
     raise NotMeasured("its service does not start here")

@@ -34,15 +34,15 @@ REGIONS: Final = (
 )
 # All times are virtual.
 RUN_S: Final = 600.0
-"""How long each program runs in the scenario `jobs`."""
+"""Time for which each program runs in the scenario `jobs`."""
 ENDS_AT_S: Final = 1200.0
-"""When all programs end in the scenario `ends`."""
+"""Time at which all programs end in the scenario `ends`."""
 SUBMITTED_WITHIN_S: Final = 60.0
 """Time in which all jobs are submitted, at equal distances."""
 LONGEST_S: Final = 48 * 3600.0
-"""When a scenario that does not end is given up."""
+"""Time after which a scenario that does not end is given up."""
 CHECK_S: Final = 30.0
-"""How often it is looked whether a condition holds."""
+"""Time between two checks of a condition."""
 TRIALS: Final = {
     "hyperparameters": {
         "goal": "MAXIMIZE",
@@ -57,7 +57,7 @@ TRIALS: Final = {
     }
 }
 TRIAL_S: Final = 60.0
-"""How long each trial runs."""
+"""Time for which each trial runs."""
 
 
 def run(scenario: str, jobs: int, replicas: int, regions: int) -> Iterator[str]:

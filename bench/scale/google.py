@@ -1,4 +1,4 @@
-"""What the flows use of Google Cloud: how long calls take, and what is limited.
+"""Models of the Google Cloud services that the flows use: the times of calls, and the limits.
 
 `bench.scale.jobs` runs the real flows on it, in virtual time (`World`). The store and the fleet are
 those of `trainmaster_local.memory`. Times are assumptions, and limits are those of docs/scale.md,
@@ -48,7 +48,7 @@ CALL_S: Final = 0.5
 CHANGE_S: Final = 1.0
 """Time of a change of a VM, its operation included."""
 SETTLE_S: Final = 3.0
-"""How long a delivery waits for a deletion (`trainmaster.gcp.compute_fleet.fleet`)."""
+"""Time for which a delivery waits for a deletion (`trainmaster.gcp.compute_fleet.fleet`)."""
 
 # Quotas of Compute Engine, per region and minute
 CHANGES_MAX: Final = 1_500
@@ -58,12 +58,15 @@ EXCLUDED_MAX: Final = 750_000
 EXCLUDED_FREE: Final = 10_000
 """A list that excludes no more than these does not count against `EXCLUDED_MAX`."""
 BACKOFF_S: Final = (1.0, 2.0, 4.0, 8.0, 8.0, 7.0)
-"""What the client waits before it repeats a refused call (`trainmaster.gcp.compute_fleet.errors`).
-"""
+"""Waits of the client before it repeats a refused call (`trainmaster.gcp.compute_fleet.errors`)."""
+BACKOFF_JITTER: Final = (0.5, 1.0)
+"""Smallest and largest factor of such a wait."""
 REDELIVERY_S: Final = (1.0, 60.0)
 """Shortest and longest time until Pub/Sub delivers a message again that a function refused. It
 doubles with each delivery.
 """
+DOUBLINGS_MAX: Final = 10
+"""Doublings that are computed: fewer of them exceed the longest time."""
 DELIVERIES_MAX: Final = 100
 """Deliveries of one message (infra/modules/event_function)."""
 FUNCTION: Final = re.compile(
@@ -281,7 +284,7 @@ class Compute(MemoryFleet):
                 self.per_minute.add(self.world.now_s, f"{quota} in {region}", amount)
                 return
             self.refused[quota] += 1
-            self.world.pause(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            self.world.pause(wait_s * random.uniform(*BACKOFF_JITTER))  # noqa: S311 - no secret
         self.failed[quota] += 1
         raise RateLimitError(f"the quota of {quota} in {region} is used up")
 
@@ -304,7 +307,7 @@ def _region(zone: str) -> str:
 
 @dataclass
 class Load:
-    """What one topic's function had to do."""
+    """The work of one topic's function so far."""
 
     deliveries: int = 0
     failures: int = 0
@@ -330,7 +333,9 @@ class Functions(MemoryBus):
                 self.slots[topic] = Slots(world, places)
                 self._instances[topic] = instances
         self._cpu_free_at_s: defaultdict[str, float] = defaultdict(float)
-        """When the CPUs of a function have done the work of all deliveries that have begun."""
+        """Topic → the virtual time at which the CPUs of its function will have done the work of all
+        deliveries that have begun.
+        """
 
     def _append(self, message: Message) -> None:
         self._deliver(message, self.world.now_s, number=1)
@@ -359,7 +364,7 @@ class Functions(MemoryBus):
                 load.dead += 1
                 return
             shortest_s, longest_s = REDELIVERY_S
-            doublings = min(number - 1, 10)  # more would exceed the longest time anyway
+            doublings = min(number - 1, DOUBLINGS_MAX)
             delay_s = min(longest_s, shortest_s * 2.0**doublings)
             self.world.after(delay_s, partial(self._deliver, message, published_s, number + 1))
 

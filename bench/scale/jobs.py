@@ -30,7 +30,9 @@ from trainmaster_local.simulator.world.event_sender import REPEAT_S, event_body
 SWEEP_S = 60.0
 """Interval of Cloud Scheduler's calls of the sweep."""
 CHIEF_LATER_S = 3.0
-"""How long the chief's program runs after the last worker's, as it writes the model."""
+"""Time for which the chief's program runs after the last worker's, as it writes the model."""
+JOBS_MAX = 1_000_000
+"""More than any scenario has, trials included."""
 READ_S = (0.2, 1.0)
 """Shortest and longest time until an agent has acted on its directive."""
 
@@ -41,13 +43,13 @@ class Installation:
 
     regions: list[str]
     run_s: float
-    """How long each program runs."""
+    """Time for which each program runs."""
     ends_at_s: float | None = None
-    """When all programs end instead."""
+    """Virtual time at which all programs end; None: each ends after `run_s`."""
     limits: dict[str, int] = field(default_factory=dict)
     world: World = field(default_factory=World)
     started_s: dict[str, float] = field(default_factory=dict)
-    """Job → when its first program began."""
+    """Job id → virtual time at which its first program began."""
 
     def __post_init__(self) -> None:
         self.firestore = Firestore(self.world)
@@ -89,7 +91,7 @@ class Installation:
 
     def ended(self) -> int:
         """Return how many submitted jobs have ended, and have no VM left."""
-        jobs = self.firestore.memory.recent_jobs(limit=1_000_000)
+        jobs = self.firestore.memory.recent_jobs(JOBS_MAX)
         return sum(self._is_gone(job) for job in jobs if job.trial_of is None)
 
     def _is_gone(self, job: Job) -> bool:

@@ -1,7 +1,7 @@
 """Virtual time, for the models of `bench.scale`.
 
-What waits is a greenlet (a function with a stack of its own), which its world resumes when the time
-has come. Only one runs at a time.
+Work that waits is a greenlet (a function with a stack of its own), which its world resumes when the
+time has come. Only one greenlet runs at a time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class World:
         """The greenlet of `run`, to which all others return when they wait."""
 
     def now(self) -> datetime:
+        """Return the virtual time as a date."""
         return START + timedelta(seconds=self.now_s)
 
     def after(self, delay_s: float, action: Callable[[], object]) -> None:

@@ -72,7 +72,7 @@ def refusal_body(reason: str) -> bytes:
 
 
 class BrowserGuard:
-    """WSGI middleware."""
+    """WSGI middleware that refuses requests of web pages, and passes all others on."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application

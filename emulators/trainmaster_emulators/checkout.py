@@ -1,4 +1,4 @@
-"""Where the files of the checkout are that a stack reads.
+"""Find the files of the checkout that a stack reads.
 
 In a module of its own: the emulated gcsfuse starts without the interpreter's site packages, so the
 package itself imports nothing.

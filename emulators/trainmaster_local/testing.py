@@ -51,7 +51,7 @@ from trainmaster_local.simulator.world.function_ports import SimAddressBook, run
 TOKEN: Final = "ya29.a-token-of-the-tests"  # noqa: S105 - valid in memory only
 """Access token with all permissions."""
 STEP: Final = timedelta(seconds=1)
-"""How much later each event of a program is than the one before."""
+"""Time between two events of programs."""
 
 
 class MemoryClient(Client):
@@ -69,6 +69,9 @@ class MemoryClient(Client):
         self._known = {}
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
+        """Return the job, which must have ended. Raises as `Client.wait`, and TimeoutError at once
+        for a job that has not ended.
+        """
         current = self.describe(job)
         if not current.has_ended:
             raise TimeoutError(
@@ -138,7 +141,8 @@ class MemoryApi:
         if response.status < 400:  # noqa: PLR2004 - the first status of an error
             return content
         is_invalid = invocation and content["error"]["status"] == "INVALID_ARGUMENT"
-        raise (InvalidJobError if is_invalid else PermanentError)(content["error"]["message"])
+        error_type = InvalidJobError if is_invalid else PermanentError
+        raise error_type(content["error"]["message"])
 
 
 @dataclass
@@ -276,9 +280,10 @@ class Installation:
         """Report that the VM is ready, and how its last program ended, if it ended by itself."""
         ended = self._ends.setdefault(vm.instance_id, {})
         directive = _directive(vm)
-        is_evidence = bool(ended) and _key(ended) < (directive.attempt, directive.incarnation)
-        data = self._message(state, vm, **({"ended": ended} if is_evidence else {}))
-        self._deliver(topics.VM_READY, data)
+        details: dict[str, object] = {}
+        if ended and _key(ended) < (directive.attempt, directive.incarnation):
+            details["ended"] = ended
+        self._deliver(topics.VM_READY, self._message(state, vm, **details))
 
     def _running(self, state: State, vm: Vm) -> dict[str, int]:
         """Return attempt and incarnation of the VM's program.

@@ -101,7 +101,7 @@ def _judge(response: requests.Response, address: str) -> HTTPStatus:
 
 
 def _without_address(text: str, address: str) -> str:
-    """Return the text without the parts of the address behind its host, of which it is a secret."""
+    """Return the text without the secret parts of the address: all those that follow its host."""
     _, *parts = re.split("[/?&=]+", address.partition("://")[2])
     for part in sorted(filter(None, parts), key=len, reverse=True):
         text = text.replace(part, "…")

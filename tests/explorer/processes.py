@@ -60,6 +60,9 @@ class Process:
     def stacks(self) -> str:
         return ""
 
+    def error_before_stacks(self) -> None:
+        """Return the error that it printed last: a program that hangs has printed none."""
+
     def has_left_peers(self) -> bool:
         return False
 

@@ -155,10 +155,17 @@ def hostile(random: Random, seeds: Sequence[object]) -> bytes:
     seed = random.choice(seeds)
     if isinstance(seed, bytes):
         return damage(random, seed, seeds)
-    document = json.loads(json.dumps(seed))
+    text = json.dumps(seed)
     for _ in range(random.choices((0, 1, 2, 3, 4), (1, 10, 4, 1, 1))[0]):
-        document = change(random, document)
-    data = json.dumps(document).encode()[:BYTES_MAX]
+        # Parsed each time: the copies that `change` makes of a part are one object, so that a
+        # second change within it would be made in each of them, up to gigabytes.
+        try:
+            text = json.dumps(change(random, json.loads(text)))
+        except RecursionError:
+            break
+        if len(text) > BYTES_MAX:
+            break
+    data = text.encode()[:BYTES_MAX]
     return data if random.random() < 0.8 else damage(random, data, seeds)
 
 

@@ -18,6 +18,8 @@ from trainmaster_emulators.rest.api_errors import Json
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
 STORAGE: Final = "95FF-2EF5-5EA1"
+NANOS: Final = 10**9
+"""Billionths in a unit of money."""
 PLACES: Final = {
     "Americas": ("us-central1", "us-east1", "us-west1"),
     "Netherlands": ("europe-west4",),
@@ -146,6 +148,7 @@ def _compute() -> Iterator[Json]:
 
 
 def _storage() -> Iterator[Json]:
+    """Yield the SKUs of Cloud Storage: transfers between regions."""
     for words in (
         "Inter Region within Northern America",
         "Inter Region within Europe",
@@ -164,6 +167,7 @@ def _storage() -> Iterator[Json]:
 
 
 def _tpu() -> Iterator[Json]:
+    """Yield the SKUs of Cloud TPU: chips that are older than v5e."""
     yield _sku(
         "Tpu-v2 accelerator running in the Americas",
         "TPU",
@@ -193,6 +197,7 @@ def _sku(
     price: float,
     service: str = COMPUTE,
 ) -> Json:
+    """Return a SKU with one price, in USD per unit."""
     family = "Network" if unit == "GiBy" else "Compute"
     return _tiered(description, (family, group, usage), unit, regions, ((0, price),), service)
 
@@ -246,5 +251,6 @@ def _tiered(
 
 
 def _money(price: float) -> Json:
-    nanos = round(price * 1e9)
-    return {"currencyCode": "USD", "units": str(nanos // 10**9), "nanos": nanos % 10**9}
+    """Return an amount in USD as google.type.Money: whole units and billionths."""
+    units, nanos = divmod(round(price * NANOS), NANOS)
+    return {"currencyCode": "USD", "units": str(units), "nanos": nanos}

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Final
 
 PORT_MIN: Final = 10_000
+"""The lowest port that is assigned."""
 EPHEMERAL_MIN_DEFAULT: Final = 32_768
+"""First port of the kernel's range for automatic ports, if the kernel does not tell it."""
 
 
 class AddressBook:
@@ -46,6 +48,10 @@ class AddressBook:
             return f"{self._host}:{self._ports[name, protocol]}"
 
     def _claim(self, protocol: socket.SocketKind) -> int:
+        """Return a free port of this protocol, after reserving it by the other protocol.
+
+        Raises RuntimeError if no port is free.
+        """
         is_tcp = protocol is socket.SOCK_STREAM
         while self._candidates:
             port = self._candidates.pop()
@@ -63,6 +69,7 @@ class AddressBook:
 
 
 def _ephemeral_min() -> int:
+    """Return the first port of the kernel's range for automatic ports."""
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -239,6 +239,10 @@ class ComputeApi:
         return self._cloud.operations.show(operation)
 
     def _page(self, items: Iterable[tuple[str, Json]]) -> tuple[list[Json], str | None]:
+        """Return the page that the request asks for, and the token of the next one.
+
+        `items`: sort keys and resources.
+        """
         is_match = parse_filter(self._args.get("filter", ""))
         matches = sorted(
             ((key, item) for key, item in items if is_match(item)), key=lambda pair: pair[0]
@@ -246,6 +250,7 @@ class ComputeApi:
         return take_page(matches, self._args.get("maxResults"), self._args.get("pageToken"))
 
     def _list(self, kind: str, items: Iterable[Json], *collection: str) -> Json:
+        """Return a page of resources, sorted by name. `collection`: parts of their list's path."""
         page, next_token = self._page((item["name"], item) for item in items)
         return self._listing(kind, page, next_token, *collection)
 
@@ -270,7 +275,9 @@ class ComputeApi:
     ) -> Json:
         link = self._cloud.links(*collection)
         listing: Json = {"kind": kind, "id": str(stable_id(link)), "items": items, "selfLink": link}
-        return listing | ({"nextPageToken": next_token} if next_token else {})
+        if next_token:
+            listing["nextPageToken"] = next_token
+        return listing
 
 
 def _scope_of(item: Json) -> str:

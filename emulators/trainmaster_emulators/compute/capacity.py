@@ -122,6 +122,7 @@ class Capacity:
         return machine_types
 
     def _chance(self, zone: str, machine_type: str, count: int) -> float:
+        """Return the estimated chance, from 0 to 1, of `count` Spot VMs in the zone."""
         faults = self._faults.now
         if zone in faults.stockout_zones or count > faults.machine_limits.get(machine_type, count):
             return min(ADVICE)

@@ -27,17 +27,18 @@ from trainmaster_emulators.services.pubsub import PubSub
 
 PRINCIPAL: Final = "system@google.com"
 PUBLISH_ATTEMPTS: Final = 6
+"""Most attempts to publish an entry, within 13 seconds.
+
+A real sink stores entries that it cannot deliver.
+"""
 PAUSE_S: Final = 0.2
 """Pause after the first failed attempt. It doubles with each further one."""
-"""A real sink stores entries that it cannot deliver.
-
-Here six attempts within 13 seconds replace that.
-"""
 
 log = logging.getLogger(__name__)
 
 
 def log_entry(project: str, operation: Operation, instance: Instance) -> Json:
+    """Return the LogEntry of an event. `project`: that of the VM."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return {
         "protoPayload": {

@@ -24,6 +24,10 @@ from trainmaster_emulators.rest.times import SECOND, nanoseconds, rfc3339
 ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB")
 FUTURE_MAX_NS: Final = 24 * 3600 * SECOND  # Source: the same
 LABELS_MAX: Final = 64  # Source: the same
+NUMBER_BYTES: Final = 8
+"""Size of a number, a boolean or null."""
+BYTES_PER_CHARACTER_MAX: Final = 8
+"""Most bytes of data for which one character of JSON may stand: a digit may be a whole number."""
 _LOG_NAME: Final = re.compile(
     r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}"
 )
@@ -101,8 +105,8 @@ def parse_entry(
     if labels:
         stored["labels"] = labels
     text = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
-    # Counting takes time, and a character of JSON stands for 8 bytes at most.
-    may_be_too_long = 8 * len(text) > ENTRY_BYTES_MAX
+    # Counting takes time, so entries that are certainly short enough are not counted.
+    may_be_too_long = BYTES_PER_CHARACTER_MAX * len(text) > ENTRY_BYTES_MAX
     if may_be_too_long:
         size = _size(stored)
         if size > ENTRY_BYTES_MAX:
@@ -120,7 +124,7 @@ def _size(value: object) -> int:
         case list():
             return sum(map(_size, value))
         case _:
-            return 8
+            return NUMBER_BYTES
 
 
 def _contains_match(pattern: str, text: object) -> bool:

@@ -1,3 +1,3 @@
-"""What VMs and TPU hosts share: machines that are real processes, with metadata servers, power and
-faults.
+"""Machines that are real processes, with metadata servers, power and faults. VMs and TPU hosts
+share them.
 """

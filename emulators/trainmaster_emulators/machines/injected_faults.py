@@ -38,7 +38,7 @@ class InjectedFaults(BaseModel):
     slow_s: float = 0.0
     """Delay added to every change of state."""
     rate_limited: int = 0
-    """How many of the next API calls get a rate-limit error."""
+    """Number of the next API calls, all of which get a rate-limit error."""
     unfit_zones: tuple[str, ...] = ()
     """Zones in which new VMs with GPUs have lost one: the VM's kernel log has an Xid."""
     unreachable_zones: tuple[str, ...] = ()
@@ -91,10 +91,12 @@ class FaultInjector:
 
     @property
     def now(self) -> InjectedFaults:
+        """The faults in effect."""
         with self._lock:
             return self._now
 
     def set(self, faults: InjectedFaults) -> None:
+        """Replace the faults in effect. Other weather begins anew."""
         with self._lock:
             if faults.weather != self._now.weather:
                 self.weather = (
@@ -105,6 +107,7 @@ class FaultInjector:
 
     @property
     def weather_s(self) -> float:
+        """Seconds since the weather began."""
         return time.monotonic() - self._began
 
     def admit_call(self) -> None:

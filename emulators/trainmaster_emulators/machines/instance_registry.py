@@ -20,7 +20,7 @@ class InstanceRegistry:
         self._instances: dict[tuple[str, str], Instance] = {}
         self.lock = threading.RLock()
         self.list_lag: ListLag | None = None
-        """How long new VMs are missing in the API's lists. None: they never are."""
+        """The time for which the API's lists lack new VMs. None: they never do."""
 
     def get(self, zone: str, name_or_id: str) -> Instance:
         """Return a VM. Raises ApiError (404) if there is none."""

@@ -94,7 +94,9 @@ class Instance:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the run limit stops or deletes the VM. The limit counts from the last start."""
+        """Time at which the run limit, counted from the last start, stops or deletes the VM. None:
+        it has no limit, or has not started.
+        """
         if self.started_at is None or self.properties.scheduling.max_run_s is None:
             return None
         return self.started_at + timedelta(seconds=self.properties.scheduling.max_run_s)

@@ -40,7 +40,7 @@ PREEMPTION_NOTICE_S: Final = 30.0
 
 
 class Lifecycle:
-    """What happens to VMs: requests of the API (`compute.cloud`), and faults.
+    """Carries out the API's requests (`compute.cloud`) and faults, each on a thread of its own.
 
     Public methods return at once; their operation ends when the thread has done the work.
     """
@@ -289,6 +289,9 @@ class Lifecycle:
     def _preempt(
         self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float
     ) -> None:
+        """Shut the VM down after `ahead_s`, and power it off `grace_s` later, if this boot still
+        runs.
+        """
         time.sleep(ahead_s)
 
         def step(instance: Instance) -> None:

@@ -47,7 +47,7 @@ PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
 STDIN: Final = 0
 """The pipe that the emulator holds open."""
 READ_BYTES: Final = 4096
-"""How much is read of a pipe at a time; the content does not matter."""
+"""Bytes that are read of a pipe at a time; the content does not matter."""
 TICK_S: Final = 0.05
 """Time between two looks at the startup script's processes during a shutdown."""
 KILL_PAUSE_S: Final = 0.005

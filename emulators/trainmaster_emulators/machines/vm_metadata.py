@@ -17,11 +17,14 @@ NO_MAINTENANCE = "NONE"
 
 @dataclass(frozen=True, slots=True)
 class Project:
+    """A Google Cloud project."""
+
     id: str
     number: int
 
     @property
     def default_account(self) -> str:
+        """E-mail address of Compute Engine's default service account."""
         return f"{self.number}-compute@developer.gserviceaccount.com"
 
 

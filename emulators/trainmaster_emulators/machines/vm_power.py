@@ -25,6 +25,8 @@ BootEvent = Callable[[Instance, int], None]
 
 @dataclass(frozen=True, slots=True)
 class VmPower:
+    """Powers the VMs of one project on and off."""
+
     project: Project
     host: str
     """Loopback address of the metadata servers."""

@@ -44,6 +44,8 @@ class VmIdentity:
 
 
 class TokenIssuer:
+    """Signs tokens with a key of its own, and publishes its certificate."""
+
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._key_id = secrets.token_hex(20)

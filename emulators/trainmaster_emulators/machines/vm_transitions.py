@@ -55,6 +55,8 @@ def discard_system_event(_operation: Operation, _instance: Instance) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VmTransitions:
+    """Changes of the status of VMs, each with its effects and its duration."""
+
     power: VmPower
     timing: Timing
     pause: Callable[[], None]

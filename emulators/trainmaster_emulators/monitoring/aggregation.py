@@ -30,6 +30,8 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
+    """The aggregation that a query requests: alignment of each series, and reduction of several."""
+
     aligner: str = "ALIGN_NONE"
     period_ns: int = 0
     reducer: str = NONE

@@ -16,6 +16,8 @@ VALUE_FIELDS: Final = {"DOUBLE": "doubleValue", "INT64": "int64Value", "BOOL": "
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """A value, and the interval it is about, in nanoseconds since the epoch."""
+
     start_ns: int
     """Equals the end for a gauge."""
     end_ns: int
@@ -53,6 +55,8 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True)
 class Series:
+    """Points of one time series."""
+
     key: SeriesKey
     kind: str
     """GAUGE or CUMULATIVE; GAUGE for a rate."""
@@ -63,14 +67,17 @@ class Series:
     def to_json(self, unit: str, *, with_points: bool = True) -> Json:
         """Return the series as the API returns it, the newest point first."""
         points = [self._point(point) for point in reversed(self.points)] if with_points else []
-        return {
+        answer: Json = {
             "metric": _with_labels(self.key.metric, self.key.labels),
             "resource": _with_labels(self.key.resource, self.key.resource_labels),
             "metricKind": self.kind,
             "valueType": self.value_type,
-            **({"points": points} if points else {}),
-            **({"unit": unit} if unit else {}),
         }
+        if points:
+            answer["points"] = points
+        if unit:
+            answer["unit"] = unit
+        return answer
 
     def _point(self, point: Point) -> Json:
         value: str | bool | float = point.value
@@ -87,7 +94,9 @@ def sorted_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _with_labels(kind: str, labels: tuple[tuple[str, str], ...]) -> Json:
-    return {"type": kind, **({"labels": dict(labels)} if labels else {})}
+    if not labels:
+        return {"type": kind}
+    return {"type": kind, "labels": dict(labels)}
 
 
 def _pairs(rows: list[list[str]]) -> tuple[tuple[str, str], ...]:

@@ -30,6 +30,8 @@ _FIELD: Final = re.compile(r"(metric|resource)\.(type|labels?\.[a-zA-Z][a-zA-Z0-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
+    """A parsed filter: a metric, and conditions that all must hold."""
+
     metric: str
     conditions: tuple[Callable[[SeriesKey], bool], ...]
 

@@ -45,7 +45,7 @@ _SCHEMA: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What is known about a metric: the fields of Google's MetricDescriptor."""
+    """A metric: the fields of Google's MetricDescriptor."""
 
     metric: str
     """Its type, such as `custom.googleapis.com/…`."""
@@ -55,18 +55,23 @@ class Descriptor:
     labels: tuple[str, ...]
 
     def to_json(self, project: str) -> Json:
-        return {
+        descriptor: Json = {
             "name": f"projects/{project}/metricDescriptors/{self.metric}",
             "type": self.metric,
             "metricKind": self.kind,
             "valueType": self.value_type,
             "labels": [{"key": label, "valueType": "STRING"} for label in self.labels],
-            **({"unit": self.unit} if self.unit else {}),
         }
+        if self.unit:
+            descriptor["unit"] = self.unit
+        return descriptor
 
 
 class SeriesStore:
-    """What `server` writes and reads. Thread-safe; statements run one at a time."""
+    """The descriptors and points that `server` writes and reads.
+
+    Thread-safe; statements run one at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()

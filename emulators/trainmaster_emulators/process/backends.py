@@ -42,12 +42,12 @@ JVM_OPTIONS: Final = (
 
 
 class BackendKind(StrEnum):
-    """What runs the emulators of Firestore and Pub/Sub."""
+    """Programs that can run the emulators of Firestore and Pub/Sub."""
 
     CLOUD_SDK = "cloud-sdk"
     CONTAINERS = "containers"
     MEMORY = "memory"
-    """None of both can; what needs none keeps state and messages in its own process."""
+    """Neither can; a command that can do without keeps state and messages in its own process."""
 
 
 @dataclass(frozen=True, slots=True)

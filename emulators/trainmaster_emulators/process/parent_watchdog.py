@@ -35,6 +35,7 @@ from trainmaster_emulators.process import exec_with_parent, processes
 
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: <linux/prctl.h>
 POLL_S: Final = 0.1
+KILL_PAUSE_S: Final = 0.02
 STOP_S: Final = 15.0  # longer than the supervisor waits for its services
 
 
@@ -111,7 +112,7 @@ def _kill_descendants() -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         _reap(0)
-        time.sleep(0.02)
+        time.sleep(KILL_PAUSE_S)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -22,7 +22,7 @@ from trainmaster_emulators.process import vm_container_engine
 
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 KILL_MAX_S: Final = 10.0
-"""How long `kill_stack` repeats its signals."""
+"""Longest time for which `kill_stack` repeats its signals."""
 
 # Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the
 # port of a function that is being restarted. Source: net.ipv4.ip_local_port_range.

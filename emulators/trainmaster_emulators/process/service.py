@@ -23,16 +23,16 @@ PROBE_S: Final = 1.0
 POLL_S: Final = 0.05
 """Time between two such questions."""
 STOP_S: Final = 5.0
-"""How long services may take to end after SIGTERM."""
+"""Longest time from SIGTERM to the end of the services."""
 TAIL_BYTES: Final = 2_000
-"""How much of a log an error quotes."""
+"""Bytes of a log that an error quotes."""
 BACKLOG: Final = 128
 """Calls that wait in a socket. Each of Pub/Sub's subscriptions has two at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to run, and how the supervisor treats it."""
+    """A program that the supervisor runs, and how it treats the program."""
 
     name: str
     argv: list[str]

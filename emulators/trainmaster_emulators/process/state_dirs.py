@@ -1,4 +1,4 @@
-"""Which directory a command means: the state directory of the stack that it is about.
+"""Find the state directory of the stack that a command is about.
 
 --state-dir ──► TRAINMASTER_STATE_DIR ──► .state/local here, if a stack runs there
                                      └──► that of the last `trainmaster local up`, if it runs

@@ -25,6 +25,7 @@ from typing import Final
 ENGINES: Final = ("docker", "podman")  # their command lines are compatible
 HOST: Final = "DOCKER_HOST"
 ENGINE_S: Final = 60.0
+REMOVE_PAUSE_S: Final = 0.05
 REMOVE_ATTEMPTS: Final = 20
 """Removal is repeated: a container may not be complete yet, or another process may be removing it.
 """
@@ -108,7 +109,7 @@ def remove_containers(label: str) -> None:
             if not containers:
                 break
             _run(client, "rm", "--force", "--volumes", *containers)
-            time.sleep(0.05)
+            time.sleep(REMOVE_PAUSE_S)
 
 
 def stop_containers(label: str) -> None:

@@ -1,4 +1,4 @@
-"""When a job runs next: pure decisions from its stored state and the time.
+"""Decide when a job runs next, from its stored state and the time. Pure.
 
     waiting ──its time comes──► attempt ──success──► waiting for the next time of the schedule
                                    └──failure──► waiting for the next attempt
@@ -37,7 +37,7 @@ class ScheduledJob:
     execution_at: datetime | None = None
     """Time of the schedule whose execution has failed attempts; None: no execution has begun."""
     first_attempt_at: datetime | None = None
-    """When the first attempt of this execution began; None: no execution has begun."""
+    """Start of this execution's first attempt; None: no execution has begun."""
     failures: int = 0
     """Failed attempts of this execution."""
 
@@ -123,7 +123,8 @@ def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timed
         return None
     minimum_s = seconds(config.min_backoff_duration)
     maximum_s = seconds(config.max_backoff_duration)
-    # The pause doubles so often, then grows by the same amount each time. Source: RetryConfig.
+    # The pause doubles `max_doublings` times, then grows by the same amount each time.
+    # Source: RetryConfig.
     doublings = min(failures - 1, config.max_doublings)
     linear_steps = max(0, failures - 1 - config.max_doublings)
     delay_s = minimum_s * 2**doublings + linear_steps * minimum_s * 2**config.max_doublings

@@ -117,7 +117,7 @@ class Job(Resource):
     status: Json = {}
     """Error of the last attempt: code and message; empty after a success."""
     schedule_time: AwareDatetime | None = None
-    """When the next attempt starts."""
+    """Start of the next attempt."""
     user_update_time: AwareDatetime | None = None
     last_attempt_time: AwareDatetime | None = None
 

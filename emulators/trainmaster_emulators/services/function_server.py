@@ -21,7 +21,7 @@ from trainmaster_emulators.realism.push_flow import PushedApplication, PushFlow
 from trainmaster_emulators.rest.command_line import EmulatorParser
 
 KEEP_ALIVE_S: Final = 610
-"""How long a connection may be idle, as with Google's front end.
+"""Longest time for which a connection may be idle, as with Google's front end.
 
 After gunicorn's default of 2 s, a client that reuses its connection for a POST, which it may not
 repeat, is cut off. Source: Cloud Load Balancing, "Timeouts and retries".

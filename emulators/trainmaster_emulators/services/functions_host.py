@@ -31,7 +31,7 @@ SHARED_MODULES: Final = (
     "trainmaster.wiring.authentication",
     "trainmaster.wiring.intake_deps",
 )
-"""What most of our own functions import."""
+"""Modules that most of our own functions import."""
 
 
 def import_shared_modules(folder: Path) -> None:

@@ -80,6 +80,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class ProxyServer(ForwardingServer):
+    """Listens for clients that send their connections to Google's APIs to this proxy."""
+
     def __init__(
         self, address: tuple[str, int], storage: tuple[str, int], context: ssl.SSLContext
     ) -> None:

@@ -1,4 +1,4 @@
-"""What the HTTP servers in front of emulators share."""
+"""Parts that the HTTP servers in front of emulators share."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ CHUNK_BYTES: Final = 1 << 18
 UPSTREAM_TIMEOUT_S: Final = 150.0
 """Longer than a call that waits for an operation of Compute Engine."""
 IDLE_TIMEOUT_S: Final = 300.0
-"""When a client's connection without a request is closed."""
+"""Time after which a client's connection without a request is closed."""
 # Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled
 # by the proxy.
 HOP_HEADERS: Final = frozenset(
@@ -69,6 +69,8 @@ HOP_HEADERS: Final = frozenset(
 
 
 class ForwardingServer(QuietServer):
+    """Knows the emulators to which requests are forwarded."""
+
     storage: tuple[str, int]
     """Host and port of fake-gcs-server."""
     others: Mapping[str, tuple[str, int]] = MappingProxyType({})

@@ -42,6 +42,10 @@ from trainmaster_local.memory.store import MemoryStore
 PUBLISH: Final = "/v1/projects/<project>/topics/<topic>:publish"
 REDELIVERY_S: Final = 1.0
 """The first redelivery delay of the Pub/Sub emulator."""
+TAKE_S: Final = 0.2
+"""Longest wait for a message before `close` is noticed."""
+HANDLERS_MAX: Final = 8
+"""Messages that are handled at the same time."""
 UPLOAD_POLL_S: Final = 0.3
 SWEEP_S: Final = 60.0
 
@@ -60,7 +64,7 @@ class MemoryControlPlane:
         self.dead_letters: list[tuple[Message, str]] = []
         self._closed = threading.Event()
         self._server = listen(LOOPBACK, 0, RestServer(("POST", PUBLISH, self._publish)))
-        self._pool = ThreadPoolExecutor(max_workers=8)
+        self._pool = ThreadPoolExecutor(HANDLERS_MAX)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
@@ -116,7 +120,7 @@ class MemoryControlPlane:
 
     def _deliver(self, handlers: Mapping[str, Handler]) -> None:
         while not self._closed.is_set():
-            message = self.bus.take(timeout_s=0.2)
+            message = self.bus.take(TAKE_S)
             if message is not None:
                 self._pool.submit(self._handle, handlers[message.topic], message)
 

@@ -50,7 +50,7 @@ from trainmaster_emulators.services import functions_host, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, service_plan
 
 POLL_S: Final = 0.1
-"""How often it looks for services that have ended."""
+"""Time between two searches for services that have ended."""
 BACKOFF_FIRST_S: Final = 0.1
 """Delay of the second of two restarts in a row; each further one waits twice as long."""
 BACKOFF_MAX_S: Final = 5.0

@@ -33,7 +33,7 @@ Forget = Callable[[Node], None]
 
 
 class Lifecycle:
-    """What happens to nodes: requests (`cloud`, `resource_queue`), and faults (`control`).
+    """Changes of nodes: by requests (`cloud`, `resource_queue`), and by faults (`control`).
 
     Public methods return at once; the operation ends when the thread has done the work. `forget`
     frees a node's name.

@@ -133,7 +133,7 @@ class Node:
     queued: str = ""
     """Path of the queued resource that requested the node; empty for none."""
     is_preempted: bool = False
-    """Taken while it is created."""
+    """Preempted during its creation."""
     deleted: bool = False
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held during a transition from one state to another."""

@@ -57,6 +57,8 @@ class Operation:
 
 
 class OperationStore:
+    """The latest operations, at most `OPERATIONS_MAX`. Thread-safe."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._operations: dict[str, Operation] = {}

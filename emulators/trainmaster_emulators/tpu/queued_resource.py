@@ -4,9 +4,8 @@
                         └───── time limit ──► FAILED ◄─┘ the node cannot be created
 
 A resource is suspended when its node no longer runs. A FAILED or SUSPENDED resource stays until the
-user deletes it. Source of the states: Cloud TPU's
-`QueuedResourceState` and "Manage queued resources", by which WAITING_FOR_RESOURCES replaced
-ACCEPTED.
+user deletes it. Source of the states: Cloud TPU's `QueuedResourceState` and "Manage queued
+resources", by which WAITING_FOR_RESOURCES replaced ACCEPTED.
 """
 
 from __future__ import annotations

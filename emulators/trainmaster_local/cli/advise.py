@@ -51,7 +51,7 @@ SIMULATED_HOURS: Final = 1_500
 WORTH_CHANGING: Final = 0.05
 """Share of the time or cost that a change must save.
 
-So few simulated runs cannot show smaller savings reliably.
+The medians of at most `RUNS_MAX` runs do not show smaller savings reliably.
 """
 SPOT: Final = "Spot VMs"
 """Topics of the advice."""
@@ -72,7 +72,11 @@ class Experiment:
     runs: int
 
     def run(self, changes: Mapping[str, object], *, rate: float | None = None) -> Forecast:
-        """Return the forecast of the job with these fields of its extension changed."""
+        """Return the forecast of the job with these fields of its section `trainmaster` changed.
+
+        `rate`: losses of one VM per hour; None: the measured rate. Raises PermanentError if a run
+        finds a bug in Trainmaster.
+        """
         from trainmaster_local.simulator.forecast import Assumptions
 
         document = _with_changes(self.job, changes)
@@ -85,7 +89,9 @@ class Experiment:
 
 
 def _with_changes(job: Job, changes: Mapping[str, object]) -> dict[str, Any]:
-    """Return the job's document under another id, with these fields of its extension changed."""
+    """Return the job's document under another id, with these fields of its section `trainmaster`
+    changed.
+    """
     document = with_job_id(json.loads(job.spec_json), "advised")
     return {**document, EXTENSION: {**document.get(EXTENSION, {}), **changes}}
 
@@ -225,20 +231,23 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
     return Advice(SPOT, f"use on-demand VMs: {figures}")
 
 
-def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
-    """Compare restarting one replica with restarting the whole job."""
+def _restart_advice(experiment: Experiment, as_it_was: Forecast) -> Advice:
+    """Compare restarting one replica with restarting the whole job.
+
+    `as_it_was`: the forecast with the job's own restart policy.
+    """
     reruns = experiment.job.plan.restarts.restart_job_on_worker_restart
     other = experiment.run({"restartJobOnWorkerRestart": not reruns})
     names = {True: "rerun the whole job", False: "restart only the lost replica"}
     figures = (
-        f"{names[reruns]}: {now.wall_h.p50:.2f} h, {_success(now):.0%} succeed;"
+        f"{names[reruns]}: {as_it_was.wall_h.p50:.2f} h, {_success(as_it_was):.0%} succeed;"
         f" {names[not reruns]}: {other.wall_h.p50:.2f} h, {_success(other):.0%} succeed"
         f" ({experiment.runs} simulated runs)"
     )
-    is_quicker = other.wall_h.p50 < now.wall_h.p50 * (1 - WORTH_CHANGING)
-    is_better = _success(other) > _success(now)
-    is_equal = _success(other) == _success(now)
-    if is_better or (is_equal and is_quicker):
+    is_quicker = other.wall_h.p50 < as_it_was.wall_h.p50 * (1 - WORTH_CHANGING)
+    succeeds_more_often = _success(other) > _success(as_it_was)
+    succeeds_as_often = _success(other) == _success(as_it_was)
+    if succeeds_more_often or (succeeds_as_often and is_quicker):
         value = str(not reruns).lower()
         return Advice(RESTARTS, f"set trainmaster.restartJobOnWorkerRestart to {value}. {figures}")
     return Advice(RESTARTS, f"keep it. {figures}")

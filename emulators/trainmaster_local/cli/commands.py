@@ -125,7 +125,7 @@ def up(
         time_scale=time_scale,
     )
     folder = state_dirs.resolve_state_dir(state_dir)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends it as Ctrl-C does
     started = stack.start(folder, config, detach=detach)
     ready = started.wait_ready()
     state_dirs.remember_state_dir(folder)

@@ -1,4 +1,4 @@
-"""What an example did: the end of its job, its metrics, and how long the phases of the run took."""
+"""Print what an example did: how its job ended, its metrics, and how long each phase took."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def print_summary(
         values = ", ".join(f"{name} {_format_value(value)}" for name, value in metrics.items())
         console.print(literal_text(f"  metrics     {values}"))
     if job.plan.program.job_dir:
-        storage = Path(running.state.services["storage"].log).parents[1] / "storage"
-        folder = storage / job.plan.program.job_dir.removeprefix("gs://")
+        # A log is STATE_DIR/logs/SERVICE.log, and the objects are below STATE_DIR/storage.
+        state_dir = Path(running.state.services["storage"].log).parents[1]
+        folder = state_dir / "storage" / job.plan.program.job_dir.removeprefix("gs://")
         console.print(
             literal_text(
                 f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"

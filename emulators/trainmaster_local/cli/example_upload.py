@@ -23,14 +23,22 @@ EXAMPLES: Final = ROOT / "examples"
 ALGORITHM_PREFIX: Final = "algorithm_"
 """Examples of built-in algorithms have data instead of a package."""
 DATA_PYTHON: Final = ROOT / ".images" / "scikit-learn" / "bin" / "python"
+"""The interpreter that makes these data: that of a runtime image with scikit-learn."""
 JOB_STORED_MAX_S: Final = 30.0
+"""Longest time from the upload of a job file until its job, or its refusal, is stored."""
+POLL_S: Final = 0.1
+"""Pause between two looks at the stored jobs, in seconds."""
+RECENT_JOBS: Final = 5
+"""Newest jobs among which the uploaded one is searched. The stack runs one example."""
 ERROR_BYTES_MAX: Final = 1 << 20
+"""Most that is read of a refusal."""
 
 
 def upload(example: str, running: RunningStack, report: Report) -> None:
     """Upload the package or the data, then the job file.
 
-    Use the real gsutil if it is installed.
+    gsutil uploads them if it is installed, otherwise the client library. Raises PermanentError if
+    an upload fails, or if the Python that makes the data is missing.
     """
     job_file = EXAMPLES / example / "job.yaml"
     job = yaml.safe_load(job_file.read_text(encoding="utf-8"))
@@ -58,6 +66,7 @@ def _upload_data(example: str, scratch: Path, running: RunningStack, report: Rep
 
 
 def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
+    """Upload one file, and report it. Raises PermanentError if gsutil fails."""
     name = os.path.relpath(source, ROOT) if source.is_relative_to(ROOT) else source.name
     if shutil.which("gsutil") is None:
         report.line("upload", f"{name} -> {uri} (with the client library: gsutil is not installed)")
@@ -74,17 +83,19 @@ def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
 def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
     """Return the id of the job that the uploaded file became.
 
-    Raises PermanentError if it was refused.
+    Raises PermanentError if it was refused, or is neither a job nor refused after
+    `JOB_STORED_MAX_S`.
     """
     deadline = time.monotonic() + JOB_STORED_MAX_S
     while time.monotonic() < deadline:
-        for job in store.recent_jobs(limit=5):
-            if job.submission.partition("#")[0] == uri:
+        for job in store.recent_jobs(RECENT_JOBS):
+            uploaded_as, _, _generation = job.submission.partition("#")
+            if uploaded_as == uri:
                 return job.job_id
         error = objects.read(f"{uri}.error.json", max_bytes=ERROR_BYTES_MAX)
         if error:
             raise PermanentError(f"the job file was refused: {error.decode()}")
-        time.sleep(0.1)
+        time.sleep(POLL_S)
     raise PermanentError(
         f"{uri} did not become a job within {JOB_STORED_MAX_S:.0f} s. See the functions' logs in"
         " the state folder"

@@ -38,9 +38,10 @@ COMPANIONS: Final = {
         " torch.ones(3))"
     ),
 }
-"""What is built for one torch, with a call of its native code.
+"""Packages whose builds fit one build of torch → a program that calls their native code.
 
-A torch for CPUs cannot load builds for CUDA, such as PyPI's: an image of it goes without them.
+A torch for CPUs cannot load builds for CUDA, such as PyPI's. An image with such a torch is built
+without these packages.
 """
 
 

@@ -31,7 +31,7 @@ POLL_S: Final = 0.3
 COLOURS: Final = {"SUCCEEDED": "bold green", "FAILED": "bold red", "CANCELLED": "bold yellow"}
 """Style of a job's final state."""
 AGENT_PREFIX: Final = "[trainmaster]"
-"""Begin of the agent's own lines in a serial console."""
+"""Beginning of the agent's own lines in a serial console."""
 PROGRESS: Final = re.compile(r"\b(epoch|loss|accuracy|resum\w*)\b", re.IGNORECASE)
 """Lines of a program that are shown."""
 

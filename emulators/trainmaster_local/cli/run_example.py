@@ -32,7 +32,9 @@ from trainmaster_local.cli.example_upload import EXAMPLES, upload, wait_for_job
 from trainmaster_local.cli.job_monitor import JobMonitor, Report
 
 VMS_GONE_MAX_S: Final = 60.0
-"""How long the job's VMs may exist after its end, in seconds, before they count as left."""
+"""Longest time, in seconds, that VMs may exist after the end of their job."""
+POLL_S: Final = 0.2
+"""Pause between two lists of these VMs, in seconds."""
 
 
 @dataclass
@@ -164,7 +166,10 @@ def _run_job(
 
 
 def follow(monitor: JobMonitor, phases: Phases, plan: FaultPlan | None) -> Job:
-    """Follow the job until it has ended, and inject the planned faults."""
+    """Follow the job until it has ended, and inject the planned faults.
+
+    Raises TemporaryError if the job cannot be read.
+    """
     phases.begin("VMs and set-up")
     job = None
     for job in monitor.follow():
@@ -182,7 +187,7 @@ def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet, within_s: float) -> int
     deadline = time.monotonic() + within_s
     vms = fleet.list_vms(monitor.job_id)
     while vms and time.monotonic() <= deadline:
-        time.sleep(0.2)
+        time.sleep(POLL_S)
         vms = fleet.list_vms(monitor.job_id)
     monitor.poll()
     return len(vms)

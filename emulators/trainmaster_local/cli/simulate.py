@@ -93,7 +93,12 @@ def _with_program(document: dict[str, Any]) -> dict[str, Any]:
 def run_simulation(
     spec: AcceptedSpec, document: Mapping[str, Any], assumptions: Assumptions, runs: int
 ) -> Forecast:
-    """Return the forecast of the document, which means `spec`. Nothing is logged any more."""
+    """Simulate a job `runs` times, and return the forecast.
+
+    `document`: its job file. `spec`: the same, as it was accepted. Turns logging off for the rest
+    of the process. Raises PermanentError if a run breaks an invariant, which is a bug in
+    Trainmaster.
+    """
     from trainmaster_local.simulator import forecast
     from trainmaster_local.simulator.scenarios.scenario import HistoryError
 

@@ -25,7 +25,7 @@ class MemoryAccess:
     accounts: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     """The service accounts that each token may act as."""
     calls: int = field(default=0)
-    """How often this adapter was called."""
+    """Calls of methods so far."""
     emails: Mapping[str, str] = field(default_factory=dict)
     """The e-mail address of each token's user; a token may have none."""
     number: str = "123456789012"

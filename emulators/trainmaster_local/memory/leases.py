@@ -9,10 +9,10 @@ from trainmaster.ports import Lease
 
 
 class Leases:
-    """Adapter of `trainmaster.ports.store.Leases`. Thread-safe. The holder of a lease does the work
-    on a job alone, until it expires.
+    """Adapter of `trainmaster.ports.store.Leases`. Thread-safe.
 
-    A lease has a token, another one each time it is taken.
+    Until a lease expires, only its holder works on the job that it names. A lease gets another
+    token each time it is taken.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Leases:
         """Name → the lease of its holder, and when it expires."""
 
     def copy_leases(self, other: Leases) -> None:
-        """Take over what the other has."""
+        """Replace all leases by those of the other store."""
         with other._lease_lock:
             self._leases = dict(other._leases)
 

@@ -46,7 +46,7 @@ from trainmaster_local.memory.stored_job import StoredJob
 JOB = "job"
 """Key of the job's version among the tokens.
 
-Those of the others are a replica's `key`, and `MACHINES` for the machine set.
+The version of a replica has the replica's `key`, and that of the machine set `MACHINES`.
 """
 
 
@@ -213,7 +213,11 @@ class MemoryStore(Incidents, Leases):
         return ends_of(entries[:ENDS_READ])
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Look at all losses, without the limits of the port: here a read costs nothing."""
+        """Return the ends in this round that were committed after the entry with `entry_key`.
+
+        The port limits how many losses are read, and how old. Here a read costs nothing, so all
+        are read.
+        """
         with self._lock:
             stored = self._jobs.get(job_id)
             if stored is None or entry_key not in stored.commits:
@@ -232,7 +236,9 @@ class MemoryStore(Incidents, Leases):
         return len(self.pending_keys(job_id))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
-        """Return the keys of the job's unconfirmed ledger entries."""
+        """Return the keys of the job's unconfirmed ledger entries: those that the loaded state
+        includes, and later ones. `loaded` is the result of `load_attempt`.
+        """
         job_id = loaded.state.job.job_id
         with self._lock:
             keys = self.pending_keys(job_id)
@@ -311,7 +317,7 @@ class MemoryStore(Incidents, Leases):
         self._queue = queue
 
     def sweep_requests(self) -> SweepRequests:
-        """Return what was noted last."""
+        """Return the times that the two methods below have noted."""
         return self._sweep_requests
 
     def note_sweep_requests(self, requested_at: datetime) -> None:
@@ -440,7 +446,7 @@ class MemoryStore(Incidents, Leases):
             return tuple(self._jobs[job_id].replicas.values()) if job_id in self._jobs else ()
 
     def expire_history(self, job_id: str, at: datetime) -> None:
-        """Nothing outlives the process, so nothing is deleted before its end."""
+        """Do nothing: the history lasts until the process ends."""
 
 
 def _position(job: Job) -> tuple[datetime, str]:

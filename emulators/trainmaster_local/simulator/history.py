@@ -146,7 +146,7 @@ class History:
         return agents
 
     def _check_deletion(self, vm: SimVm) -> None:
-        """Check that nobody deletes a VM that is wanted.
+        """Check that a VM which is about to be deleted is not needed any more.
 
         A job may keep its machines for the next one when it ends. Such a kept VM may not be
         deleted, nor one that the job which holds the machines now desires.
@@ -172,7 +172,7 @@ class History:
             invariants.check_end()  # raises the violation that says what has not ended
 
     def _end_faults(self) -> None:
-        """From now on nothing fails, so that every job has to end."""
+        """Stop all faults: from now on nothing fails, so every job has to end."""
         self.context.log("faults end")
         self.context.faults = self.context.faults.without_faults()
 

@@ -60,17 +60,19 @@ NAMED_SHARES: Final = (0.1, 0.8)
 index is `has_room`.
 """
 ADVICE: Final = (0.9, 0.5, 0.1)
-"""Chances that Google's advice estimates."""
+"""The chances that Google's advice estimates, from 0 to 1."""
 ADVICE_SHARES: Final = ((10, 15, 75), (80, 15, 5))
-"""How often advice has these values, in percent: without room, and with room. The index is
+"""Percentages of the advice with each value of `ADVICE`: without room, and with room. The index is
 `has_room`.
 """
 ADVICE_AGE_S: Final = 5 * MINUTE_S
-"""How long one advice is given, and how old the room is that it is about."""
+"""Time for which advice stays the same. It describes the room this much earlier."""
+SHARE_LIMITS: Final = (0.02, 0.98)
+"""Smallest and largest share of the time in which a process is on: periods stay finite."""
 
 
 class Climate(StrEnum):
-    """How scarce capacity is."""
+    """Scarcity of capacity."""
 
     MILD = "mild"
     SCARCE = "scarce"
@@ -101,7 +103,7 @@ _CLIMATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Periods:
-    """How long the on periods of a process last, or its off periods."""
+    """Lengths of the on periods of a process, or of its off periods."""
 
     short_share: float
     """Share of the periods that are short."""
@@ -132,8 +134,8 @@ class Alternating:
 
         The on periods are as long as the share needs.
         """
-        # A process is never on all the time, or off: both periods have a finite mean.
-        share = min(max(share, 0.02), 0.98)
+        share_min, share_max = SHARE_LIMITS
+        share = min(max(share, share_min), share_max)
         self._rng = rng
         off = _Periods(SHORT_OFF_SHARE, scale * SHORT_OFF_S, scale * LONG_OFF_S)
         off_mean = off.short_share * off.short_s + (1 - off.short_share) * off.long_s
@@ -179,7 +181,7 @@ class Alternating:
 
 @cache
 def is_offered(seed: int, zone: str, family: str) -> bool:
-    """Whether the zone has machines of the family at all."""
+    """Return whether the zone has machines of the family at all."""
     places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
     draws = [
         (random.Random(f"{seed}/offer/{family}/{place}").random(), share)  # noqa: S311
@@ -201,7 +203,7 @@ class Weather:
     _processes: dict[str, Alternating] = field(default_factory=dict)
 
     def room(self, zone: str, at_s: float, machine: str = "", *, spot: bool) -> int:
-        """Return for how many VMs the zone has room."""
+        """Return the number of VMs for which the zone has room at this time."""
         if machine and not is_offered(self.seed, zone, machine.partition("-")[0]):
             return 0
         processes = self._of_spot(zone, machine)
@@ -228,7 +230,7 @@ class Weather:
     ) -> tuple[str, ...]:
         """Return the zones of the region that the error of a full zone names.
 
-        Errors of a minute differ little.
+        Errors within one minute name the same zones, as long as the room stays the same.
         """
         rng = self._rng(f"named/{full}{machine}/{spot}/{at_s // MINUTE_S}")
         near = [

@@ -40,7 +40,8 @@ def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:
 def state_owner(identity: AgentIdentity) -> str:
     """Return the owner that the state file must name: this VM, while this job uses it.
 
-    Several jobs may use a VM, one after the other; the tenure is the number of the job, from 1.
+    Several jobs may use a VM, one after the other; the tenure is the number of the job, from 1. The
+    owner is the id of the instance, with `/TENURE` behind it from the second job on.
     """
     tenure = identity.config.tenure
     return identity.instance.instance_id + (f"/{tenure}" if tenure > 1 else "")

@@ -214,8 +214,10 @@ def create_work_folder(argv: Sequence[str]) -> Path:
 def take_over(identity: AgentIdentity, workspace: Workspace) -> str:
     """Remove what an earlier job has left on this VM; return what cannot be removed.
 
-    Nothing is removed after a crash of the agent: once a directive of this job is stored, what is
-    on the VM belongs to this job.
+    Several jobs may use a VM, one after the other. The tenure is the number of the job, from 1. For
+    the first one, what the VM has of its own is recorded instead, if another job may follow (the VM
+    has a `tenure_key`). Nothing is removed after a crash of the agent: once a directive of this job
+    is stored, what is on the VM belongs to this job.
     """
     config = identity.config
     has_own_engine = not workspace.environ.get(EMULATED_VM)

@@ -1,9 +1,12 @@
 """What the agent measures while programs run, and where it reports it.
 
-progress    steps and metrics that the program reports (of the primary only) ──► the monitor
+progress    steps and metrics that the program reports ──► the monitor
 monitor     what the machine uses, and the progress, each minute ──► Cloud Monitoring
 metric      the metric of a trial, from the program's files ──► its exit
 report      the same while the program runs ──► a guest attribute of the VM
+
+Only the agent of the primary, the replica whose exit 0 ends the job, measures the progress. A trial
+is one run of hyperparameter tuning.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Observation:
     monitor: UtilizationMonitor | None
     """None: metrics are off."""
     progress: ProgressCollector | None
-    """None: this is not the primary, the replica whose exit 0 ends the job."""
+    """None: this is not the primary."""
     metric: TrialMetric
     report: MetricReport
 

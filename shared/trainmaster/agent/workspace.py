@@ -37,4 +37,5 @@ class Workspace:
     """
 
     def log(self, text: str) -> None:
+        """Write one line of the agent to the console."""
         self.console.log(text)

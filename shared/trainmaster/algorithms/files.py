@@ -18,7 +18,7 @@ from .errors import DataError
 
 SCHEME: Final = "gs://"
 _WILDCARD: Final = re.compile(r"[*?\[]")
-"""What makes a path a pattern."""
+"""A character that makes a path a pattern."""
 
 
 def join(folder: str, *names: str) -> str:

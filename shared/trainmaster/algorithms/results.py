@@ -120,8 +120,10 @@ def write_metrics(job_dir: str, metrics: Metrics, step: int, *, is_classificatio
 def baseline(
     targets: np.ndarray, evaluated: np.ndarray, *, is_classification: bool
 ) -> dict[str, float]:
-    """Return how good the most frequent class, or the mean, of the training targets is as a
-    prediction of the `evaluated` targets.
+    """Return the metric of a constant prediction of the `evaluated` targets: of the most frequent
+    class in the training targets, or of their mean.
+
+    Both arrays have one element per row.
     """
     if is_classification:
         labels, counts = np.unique(targets, return_counts=True)

@@ -21,9 +21,12 @@ from .keras_models.rows import RowEncoder
 from .keras_models.tab_net_model import Sizes, TabNet
 from .program import run
 
+SQUARE_EPSILON = 1e-12
+"""Keeps the gradient of a root mean square finite where all errors are 0."""
+
 
 def create_model(encoder: RowEncoder, task: Task) -> Any:
-    """Return the compiled model."""
+    """Return the compiled model. `keras_models.learner.train` calls this, then trains it."""
     values = task.values
     model = TabNet(encoder, task.outputs, model_sizes(values))
     rate = tf_keras.optimizers.schedules.ExponentialDecay(
@@ -79,9 +82,8 @@ def create_loss(task: Task) -> Any:
                 number_in(values, "gamma_focal_loss"),
             )
         case "rmse":
-            # The small constant keeps the gradient finite where all errors are 0.
             return lambda targets, outputs: tf.sqrt(
-                tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12
+                tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + SQUARE_EPSILON
             )
         case "mae":
             return tf_keras.losses.MeanAbsoluteError()

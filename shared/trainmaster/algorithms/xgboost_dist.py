@@ -101,11 +101,8 @@ def _read_share(values: Values, name: str, files: dict[str, list[str]]) -> Matri
 
 
 def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) -> dict[str, float]:
-    """Return how good the mean, or the most frequent class, of the training targets is as a
-    prediction.
-
-    `results.baseline`, but over the rows of all replicas: each adds its sums to those of the
-    others.
+    """Return the metric of a constant prediction, as `results.baseline` does, but over the rows of
+    all replicas: each adds its sums to those of the others.
     """
     if not is_classification:
         sums = np.array([training.targets.sum(), len(training.targets)], dtype=np.float64)

@@ -20,6 +20,7 @@ SPOT_HOURS_MIN: Final = 10.0
 """Hours of Spot VMs from which on their losses are counted as evidence, even if there were none."""
 WORTH_CHANGING: Final = 0.01
 """Share of the time that a change must save to be advised."""
+MINUTE_S: Final = 60
 HOUR_S: Final = 3_600
 SECONDS_BELOW_S: Final = 90
 """Shorter times read better in seconds than in minutes."""
@@ -63,8 +64,8 @@ def checkpoint_advice(
     if rates.checkpoint_s is None or rates.checkpoints < CHECKPOINTS_MIN:
         return Advice(
             topic,
-            f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were"
-            " found",
+            f"{text}. How often the job saves now is not known: fewer than {CHECKPOINTS_MIN}"
+            " checkpoints were found",
         )
     restart_s = rates.restart_s or 0.0
     now = waste(rates.checkpoint_s, saving_s, between_s, restart_s)
@@ -88,7 +89,8 @@ def spot_rate_problem(rates: MeasuredRates) -> str:
 
 
 def _too_few(rates: MeasuredRates) -> str:
-    hours = f"{rates.running_s / 3600:.1f} hours of work"
+    """Return what is missing: more interruptions."""
+    hours = f"{rates.running_s / HOUR_S:.1f} hours of work"
     return (
         f"interruptions: {rates.interruptions} in {hours} do not show their rate;"
         f" {INTERRUPTIONS_MIN} are needed"
@@ -96,8 +98,9 @@ def _too_few(rates: MeasuredRates) -> str:
 
 
 def _minutes(seconds: float) -> str:
+    """Return the time as text, in the unit that suits its length: seconds, minutes or hours."""
     if seconds < SECONDS_BELOW_S:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:
-        return f"{seconds / 60:.1f} min"
+        return f"{seconds / MINUTE_S:.1f} min"
     return f"{seconds / HOUR_S:.1f} h"

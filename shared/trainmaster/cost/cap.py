@@ -46,7 +46,12 @@ CAP_ADVICE: Final = (
 PRICES_AGE_MAX_DAYS: Final = 30
 """Age above which a price list is too old to bound a cost."""
 
+HOUR_S: Final = 3600
+CENTS: Final = 100
+"""Cents in a dollar."""
+
 _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
+"""Phases in which a replica waits for a VM, or for the first report of its VM's agent."""
 
 
 def with_rates(
@@ -70,7 +75,7 @@ def with_rates(
     )
     if replace(cap, limit=cap.limit.share(trials)).is_reached(ZERO, COST_SAVE_S):
         end_s = COST_RESERVE_S + COST_SAVE_S
-        end = f"{cap.per_hour * end_s / 3600:.2f} {cap.limit.currency}"
+        end = f"{cap.per_hour * end_s / HOUR_S:.2f} {cap.limit.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
         return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
     return replace(plan, limits=replace(plan.limits, cap=cap))
@@ -99,12 +104,12 @@ def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
     priced = _rates(plan, prices)
     if isinstance(priced, Unknown):
         return priced
-    limits = replace(plan.limits, usd_per_hour=ceil(priced.most_per_hour * 100) / 100)
+    limits = replace(plan.limits, usd_per_hour=ceil(priced.most_per_hour * CENTS) / CENTS)
     return replace(plan, limits=limits)
 
 
 class _Rates(NamedTuple):
-    """What the machines of a job cost per hour, in the currency of the price list."""
+    """Prices of a job's machines per hour, in the currency of the price list."""
 
     rates: tuple[Rate, ...]
     most_per_hour: Decimal
@@ -174,7 +179,7 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> De
         # A job without alternatives has the same rates in all zones.
         candidate = last.candidate if history.state.job.plan.where.options else 0
         per_hour = rates[candidate, last.replica_id.task_type, last.price.kind]
-        spent += per_hour * Decimal(str(charged_s)) / 3600
+        spent += per_hour * Decimal(str(charged_s)) / HOUR_S
     return at_most(spent)
 
 
@@ -248,4 +253,5 @@ def _refused_until(
 
 
 def _vm_of(span: Span) -> tuple[str, int]:
+    """Return the VM of a span: its replica, and which of the replica's VMs it is."""
     return str(span.replica_id), span.vm_generation

@@ -1,4 +1,4 @@
-"""When objects were written to a job's directory: one listing, kept for ended jobs.
+"""List when objects were written to a job's directory, and keep the listings of ended jobs.
 
 The command line and the console list the directory when a user asks, with the user's own
 credentials. Functions never list it: a loss would cost as many calls as the directory has thousands
@@ -34,6 +34,7 @@ REREAD_AFTER_S: Final = 60.0
 FINAL_AFTER: Final = timedelta(minutes=10)
 """Time after a job's end from which its directory no longer changes: its VMs are gone."""
 CACHED_MAX: Final = 256
+"""Jobs whose listings are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Listing:
 
     @property
     def written_objects(self) -> WrittenObjects:
+        """The objects by their names below the directory, with the times of their creation."""
         prefix = f"{self.directory.removeprefix('gs://').partition('/')[2]}/"
         named = ((item.name.removeprefix(prefix), item.created_at) for item in self.objects)
         return written_objects(named, is_complete=self.is_complete)
@@ -88,6 +90,7 @@ class CheckpointTimes:
             return listing
 
     def _list(self, directory: str) -> Listing | Unknown:
+        """Return what Cloud Storage lists now; Unknown says why it lists nothing."""
         try:
             objects = self._objects().created(directory, OBJECTS_MAX)
         except BucketForbiddenError:

@@ -45,11 +45,11 @@ LAST: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """Amounts in the price list's currency."""
+    """The cost of a job's machine time. Amounts are in the price list's currency."""
 
     currency: str
     priced_at: datetime
-    """When the price list was fetched."""
+    """Time at which the price list was fetched."""
     by_attempt: Mapping[int, Mapping[Phase, Decimal]]
     """Attempt → phase → amount. Phases without a VM are left out."""
     lost_at_least: Decimal
@@ -59,6 +59,7 @@ class JobCost:
 
     @property
     def total(self) -> Decimal:
+        """The sum over all attempts and phases."""
         total = Decimal(0)
         for phases in self.by_attempt.values():
             for amount in phases.values():
@@ -166,11 +167,11 @@ def ranked_by_price(
         start = starts.get(zone.rpartition("-")[0])
         if isinstance(price, Decimal) and isinstance(start, Decimal):
             hourly[number] = price + start / RUN_HOURS
-    cheapest = min(
-        (price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1)
-    )
+    known = [price for price in hourly if not isinstance(price, Unknown)]
+    cheapest = min(known, default=Decimal(1))  # without a known price, no price is compared with it
 
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
+        """Return 0 for a reservation; else 1 plus the number of bands above the cheapest price."""
         option = plan.where.options[candidate.option]
         if any(isinstance(group.purchase.price, Reserved) for group in option.groups):
             return 0

@@ -16,6 +16,7 @@ from trainmaster.core.reporting.lost_work import Loss
 from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.ports import CreatedObject
 
+HOUR_S: Final = 3600
 SAME_CHECKPOINT_S: Final = 30.0
 """Time within which objects without a number in their names belong to one checkpoint."""
 _NUMBER: Final = re.compile(r"[0-9]+")
@@ -39,7 +40,7 @@ class MeasuredRates:
     """Figures of one job. None: there is no data."""
 
     interruptions: int
-    """How often work stopped.
+    """Number of times that work stopped.
 
     A loss and the failures of peers that follow it are one interruption.
     """
@@ -80,6 +81,7 @@ def measure(
 ) -> MeasuredRates:
     """Return the rates.
 
+    `spans`: the phases of all replicas. `losses`: the interruptions of single replicas.
     `checkpoints`: objects that may belong to checkpoints, in the order of their creation.
     """
     interruptions = [_Period(loss.at, loss.resumed_at or now) for loss in losses]
@@ -106,7 +108,7 @@ def measure(
         checkpoints=len(saves),
         checkpoint_s=_median(intervals),
         save_s=_median([save.seconds for save in saves if save.end > save.start]),
-        spot_hours=spot_s / 3600,
+        spot_hours=spot_s / HOUR_S,
         spot_losses=_spot_losses(spans),
     )
 
@@ -164,6 +166,7 @@ def _intervals(saves: Sequence[_Period], stops: Sequence[datetime]) -> list[floa
 
 
 def _spot_losses(spans: Iterable[Span]) -> int:
+    """Return how many Spot VMs were replaced. `spans`: of each replica, in the order of time."""
     count = 0
     last: dict[object, Span] = {}
     for span in spans:

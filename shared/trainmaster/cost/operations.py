@@ -9,6 +9,9 @@
     accepting, rerunning    write every replica
     sweep                   looks at a running job every minute
 
+A *round* is one common start of all members of a synchronous job. It is *held* until all of them
+are ready, and then judged: it begins, or the job is rerun or ends.
+
 A test compares these figures with those that flows on the adapters in memory need; they agree
 within 20 %.
 
@@ -79,6 +82,7 @@ class Operations:
 
     @property
     def words(self) -> str:
+        """The numbers of operations, and their price, as a line of text."""
         counts = f"{self.invocations} invocations, {self.reads} reads, {self.writes} writes"
         return f"{counts}: about {self.dollars:.6f} USD"
 
@@ -149,8 +153,8 @@ def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
 def _deliveries(entries: Iterable[LedgerEntry]) -> int:
     """Return how many deliveries of `provision` carried out the effects of these entries.
 
-    The judgement of a held round has one of its own: the last member that reports for the round
-    requests it.
+    The judgement of a held round has a delivery of its own, which the last member to report for
+    the round requests.
     """
     count = 0
     last: datetime | None = None

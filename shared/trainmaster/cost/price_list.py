@@ -68,10 +68,12 @@ class PriceList:
     """(name of the resource, region, pricing) → price of one unit."""
 
     def price(self, resource: Resource, region: str, pricing: Pricing) -> Decimal | Unknown:
+        """Return the price of one unit of the resource; Unknown says why there is none."""
         missing = Unknown(f"the price list has no {pricing} price of {resource.name} in {region}")
         return self.prices.get((resource.name, region, pricing), missing)
 
     def is_old(self, now: datetime) -> bool:
+        """Whether the list should be updated."""
         return (now - self.fetched_at).days >= TOO_OLD_DAYS
 
 
@@ -130,6 +132,7 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
 
 
 def write_price_list(file: PriceFile) -> bytes:
+    """Return the content of the JSON file, without fields that have their defaults."""
     return file.model_dump_json(indent=1, exclude_defaults=True).encode()
 
 

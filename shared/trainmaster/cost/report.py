@@ -27,7 +27,7 @@ Prices = Callable[[], PriceList | Unknown]
 
 @dataclass(frozen=True, slots=True)
 class CostSources:
-    """Where a report gets what the ledger does not have."""
+    """Sources of what the ledger does not have."""
 
     prices: Prices = lambda: Unknown("no price list is configured here")
     checkpoint_times: CheckpointTimes | None = None
@@ -41,6 +41,7 @@ class CostReport:
     """Machine time, cost and lost work of a job."""
 
     goodput: Goodput
+    """Machine time by attempt, and the part of it that was lost."""
     cost: JobCost | Unknown
     operations: Operations
     losses: tuple[Loss, ...]

@@ -1,4 +1,4 @@
-"""Which resource a SKU prices, by its description.
+"""Find the resource that a SKU prices, by the SKU's description.
 
 The catalogue has no field for a machine series or a GPU type: only the description distinguishes
 them. The patterns match the whole description, because many differ in one word (`Custom`, `Sole
@@ -54,7 +54,7 @@ CONTINENTS: Final = {"us": "Northern America", "europe": "Europe"}
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which SKUs price a resource."""
+    """The SKUs that price a resource: those that meet all of these conditions."""
 
     resource: Resource
     pricing: Pricing
@@ -71,6 +71,7 @@ _ATTACHED_TO: Final = {Pricing.ON_DEMAND: "", Pricing.SPOT: " attached to Spot P
 
 
 def _rules() -> tuple[_Rule, ...]:
+    """Return one rule for each resource and each way in which it is bought."""
     rules: list[_Rule] = []
 
     def add(

@@ -82,6 +82,7 @@ def caller_token(project: str) -> str:
 
 
 def firestore_client(project: str) -> firestore.Client:
+    """Return the client of the installation's database."""
     from google.cloud import firestore
 
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
@@ -103,6 +104,7 @@ def publisher() -> PublisherClient:
 
 
 def subscriber() -> SubscriberClient:
+    """Return the generated client for pull subscriptions."""
     from google.pubsub_v1.services.subscriber import SubscriberClient
     from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
@@ -124,6 +126,7 @@ def _pubsub_options(transport: Callable[..., object]) -> dict[str, Any]:
 
 
 def storage_client() -> storage.Client:
+    """Return the client of Cloud Storage, for the buckets of any project."""
     from google.cloud import storage
 
     is_emulated = "STORAGE_EMULATOR_HOST" in os.environ

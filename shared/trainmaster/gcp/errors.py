@@ -61,7 +61,7 @@ _MISSING_DATABASE: Final = re.compile(
     r"[Dd]atabase .*does not exist|does not contain an active .*database"
 )
 _CALL: Final = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
-"""What Google's REST clients write before the sentence of an answer."""
+"""The text that Google's REST clients put before Google's own sentence."""
 _MISSING_INDEX: Final = "requires an index"
 
 Translation = Callable[[exceptions.GoogleAPICallError], Exception | None]

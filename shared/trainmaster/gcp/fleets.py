@@ -52,7 +52,10 @@ class Fleets:
         return complete((*vms, *nodes), (*unreachable, *without_nodes), refusal)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
-        """TPU nodes are left out while Cloud TPU does not answer: most installations have none."""
+        """Return all VMs and TPU nodes with any job's label, in every zone and any state.
+
+        TPU nodes are left out while Cloud TPU does not answer: most installations have none.
+        """
         vms, unreachable, _ = reached(lambda: self._compute.list_all(zones))
         if self._tpu is None:
             return complete(vms, unreachable)
@@ -71,7 +74,7 @@ class Fleets:
 
     def delete(self, vm: Vm) -> bool:
         """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
-        deleted.
+        deleted. Return whether it is gone.
         """
         return self._fleet_of(vm).delete(vm)
 

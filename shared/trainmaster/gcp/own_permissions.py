@@ -22,6 +22,7 @@ PROJECTS: Final = "https://cloudresourcemanager.googleapis.com"
 PUBSUB: Final = "https://pubsub.googleapis.com"
 TIMEOUT_S: Final = 10.0
 STATE: Final = ("datastore.entities.create", "datastore.entities.update")
+"""Permissions on the project that changing a job's state needs."""
 PUBLISH: Final = "pubsub.topics.publish"
 
 _NO_ANSWER: Final = (

@@ -21,12 +21,12 @@ TIMEOUT_S: Final = 10.0
 KEYS_VALID_S: Final = 3600.0
 """Used if the response does not state how long its keys are valid."""
 INVALID: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What google-auth and our checks raise for texts that are not tokens, besides google-auth's own
-errors.
+"""Built-in errors that google-auth and our checks raise for texts that are not tokens. google-auth
+raises errors of its own, too.
 """
 REFETCH_INTERVAL_S: Final = 60.0
-"""How often an unknown key id may cause a new request: forged tokens must not cause a flood of
-requests.
+"""Shortest time between two requests because of unknown key ids: forged tokens must not cause a
+flood of requests.
 """
 
 

@@ -6,11 +6,14 @@ Each module that uses it says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.api_core import exceptions
 
 from trainmaster.gcp import clients
+
+ERROR_CHARACTERS_MAX: Final = 300
+"""Characters of a response without Google's form of error that its error contains."""
 
 Json = dict[str, Any]
 Parameter = str | Sequence[str]
@@ -59,6 +62,7 @@ class RestApi:
         return answer
 
     def get(self, path: str, **parameters: Parameter) -> Json:
+        """Return the resource. Raises as `call`."""
         return self.call("GET", path, body=None, **parameters)
 
     def find(self, path: str) -> Json | None:
@@ -83,6 +87,6 @@ def _error_of(response: Any) -> exceptions.GoogleAPICallError:
         error = exceptions.from_http_response(response)
     except AttributeError:
         error = exceptions.from_http_status(
-            response.status_code, response.text[:300], response=response
+            response.status_code, response.text[:ERROR_CHARACTERS_MAX], response=response
         )
     return error

@@ -34,6 +34,7 @@ and no metadata. It is written after the metadata, so it may be behind, but neve
 that another job has used before, `TENURE_` precedes it, the number of the job.
 """
 DIRECTIVE_KEY: Final = "trainmaster-directive"
+"""Metadata key of the directive, the order of the control plane to the agent, as JSON."""
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which each agent writes the time. docs/interfaces.md, section 3."""
 METRIC: Final = "trainmaster/metric"
@@ -93,6 +94,7 @@ def labelled(
 
 
 def directive_label(directive: Directive) -> str:
+    """Return the value of `LABEL_DIRECTIVE`."""
     tenure = f"{directive.tenure}_" if directive.tenure > 1 else ""
     return f"{tenure}{directive.attempt}-{directive.incarnation}-{directive.action}"
 
@@ -125,6 +127,7 @@ def parse_directive(text: str | None) -> Directive | None:
 
 
 def directive_json(directive: Directive) -> str:
+    """Return the value of `DIRECTIVE_KEY`."""
     return json.dumps(directive.to_metadata())
 
 

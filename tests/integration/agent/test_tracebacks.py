@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
+from trainmaster.agent.program.traceback_reader import MESSAGE_CHARS
+from trainmaster.agent.program.tracebacks import parse_traceback
 
 TB = "Traceback (most recent call last):\n"
 MAIN = (

@@ -18,14 +18,14 @@ from http import HTTPStatus
 from typing import IO, Any, Final
 
 RETRY_S: Final = 60.0
-"""How long a call is repeated while Cloud Storage does not answer.
+"""Time for which a call is repeated while Cloud Storage does not answer.
 
 The real program repeats it for longer.
 """
 PAUSE_S: Final = 0.2
 """Pause before a call is repeated."""
 PIECE_BYTES: Final = 1 << 20
-"""How much of a file is read, and sent, at a time."""
+"""Bytes of a file that are read, and sent, at a time."""
 ERRORS: Final = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.ESTALE}
 """HTTP status → number of the error. Source: gcsfuse's internal/fs/wrappers/error_mapping.go."""
 
@@ -108,6 +108,7 @@ class Bucket:
             query["pageToken"] = page["nextPageToken"]
 
     def read(self, path: str, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of the object, from byte `offset` on."""
         return self.call(
             "GET", object_path(path) + "?alt=media", Range=f"bytes={offset}-{offset + size - 1}"
         )
@@ -156,6 +157,7 @@ def object_path(path: str) -> str:
 
 
 def entry_of(item: Any) -> Entry:
+    """Return the entry of an object resource of the API."""
     modified = datetime.fromisoformat(item["updated"]).timestamp()
     return Entry(
         is_folder=False,

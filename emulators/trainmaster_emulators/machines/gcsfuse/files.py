@@ -24,7 +24,13 @@ from trainmaster_emulators.machines.gcsfuse.bucket import Bucket, Entry
 from trainmaster_emulators.machines.gcsfuse.opcodes import Opcode
 
 CHUNK_BYTES: Final = 1 << 24
-"""How much of an object is read at a time into a new draft."""
+"""Bytes of an object that are read at a time into a new draft."""
+BLOCK_BYTES: Final = 512
+"""Size of the blocks in which `stat` counts a file. Source: stat(2), st_blocks."""
+WRITE_IN_BYTES: Final = 40
+"""Size of a `fuse_write_in`, after which the data follow."""
+TYPE_SHIFT: Final = 12
+"""Bits of permissions in a mode, below the bits of the type."""
 DIRECT_IO: Final = 1
 """FOPEN_DIRECT_IO: the kernel caches no content, and sends each read and write."""
 SIZE_IS_SET: Final = 1 << 3
@@ -53,7 +59,7 @@ class Draft:
     is_deleted: bool = False
     """Whether its path was deleted: it is never uploaded."""
     handles: int = 0
-    """How many handles are open."""
+    """Number of open handles."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -70,8 +76,8 @@ class Files:
 
     Nodes are numbered by path, for ever. A renamed file keeps its number.
 
-    `ttl_s`: how long the attributes of an object are cached. `rename_max`: most objects that the
-    rename of a folder moves.
+    `ttl_s`: seconds for which the attributes of an object are cached. `rename_max`: most objects
+    that the rename of a folder moves.
     """
 
     def __init__(self, bucket: Bucket, ttl_s: float, rename_max: int) -> None:
@@ -247,8 +253,8 @@ class Files:
         return self._bucket.read(self._paths[node], offset, size) if size > 0 else b""
 
     def write(self, node: int, body: bytes) -> bytes:
-        offset, size = struct.unpack_from("<8xQI", body)  # fuse_write_in, 40 bytes
-        data = body[40 : 40 + size]
+        offset, size = struct.unpack_from("<8xQI", body)  # fuse_write_in
+        data = body[WRITE_IN_BYTES : WRITE_IN_BYTES + size]
         draft = self._drafts[node]
         with draft.lock:
             draft.is_dirty = True
@@ -289,8 +295,9 @@ class Files:
         for number, (name, kind) in enumerate(sorted(self._names(path).items()), 1):
             encoded = name.encode()
             # fuse_dirent: any node number, the next offset, the name's length, its type as DT_…,
-            # which is the type in the mode without the twelve bits of permissions.
-            record = struct.pack("<QQII", number + 1, number, len(encoded), kind >> 12) + encoded
+            # which is the type in the mode without the bits of permissions.
+            type_ = kind >> TYPE_SHIFT
+            record = struct.pack("<QQII", number + 1, number, len(encoded), type_) + encoded
             record += bytes(-len(record) % 8)  # each begins at a multiple of eight bytes
             if number > offset:
                 if len(reply) + len(record) > room:
@@ -362,7 +369,7 @@ class Files:
         fields = (
             node,
             entry.size,
-            (entry.size + 511) // 512,  # blocks
+            -(-entry.size // BLOCK_BYTES),  # blocks, rounded up
             *times,
             *nanoseconds,
             mode,

@@ -1,4 +1,4 @@
-"""What must hold in every history, and the error that a broken invariant raises."""
+"""Checks of what must hold in every history. A check that fails raises `ViolationError`."""
 
 from __future__ import annotations
 

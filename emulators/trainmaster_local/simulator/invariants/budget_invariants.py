@@ -43,6 +43,7 @@ class BudgetCount:
         charged = action.replacement if isinstance(action, StopRound) else action
         if isinstance(charged, RestartReplica | ReplaceVm | BeginRound) and charged.replica:
             self._restarts[charged.replica] += charged.charge is Budget.RESTARTS
+            # Earlier restarts that losses of VMs at the same time explain no longer count.
             excused = charged.excused if isinstance(charged, RestartReplica) else ()
             self._restarts[charged.replica] -= len(excused)
             self._replaced[charged.replica] += isinstance(charged, ReplaceVm)

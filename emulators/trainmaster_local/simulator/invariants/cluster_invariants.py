@@ -26,9 +26,10 @@ from trainmaster_local.simulator.invariants import ViolationError
 from trainmaster_local.simulator.world.context import Context
 
 REPAIR_MAX_S: Final = 400.0
-"""How long the replicas may be in two zones: some sweeps."""
+"""Longest time for which running replicas may be in two zones: that of a few sweeps."""
 READY_MAX_S: Final = 10.0
-"""How long a job may stay PREPARING after its last replica became ready, if no message is delayed.
+"""Longest time for which a job may stay PREPARING after its last replica became ready, if no
+message is delayed.
 """
 
 

@@ -27,7 +27,7 @@ from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import VmPool
 
 DUPLICATE_NAME_MAX_S: Final = 400.0
-"""How long two VMs may have one name.
+"""Longest time for which two VMs may have one name.
 
 A late insert in a zone that was given up creates a second VM, which the next sweep finds; its
 shutdown takes some time.

@@ -7,7 +7,7 @@
           (`simulator.invariants.vm_invariants`)
     I5    a VM that the stored state desires is not deleted (see there)
     I6    no VM is left after the end
-    I9    the ledger, folded, is the stored state
+    I9    the ledger, folded (applied entry by entry), gives the stored state
     F1-5  rounds (`simulator.invariants.round_invariants`)
 
 I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the
@@ -91,6 +91,7 @@ class JobInvariants:
 
     @property
     def has_ended(self) -> bool:
+        """Whether the ledger has led to the job's end."""
         return self.ended_s is not None
 
     def check_commit(self) -> None:

@@ -1,7 +1,8 @@
-"""Rounds over facts: decisions are compared with what really ended the programs.
+"""Invariants of rounds: decisions are compared with what really ended the programs.
 
 A round is one common start of all members of a synchronous job. Its verdict decides which member's
-failure ended it, and charges a restart to that member, or nobody.
+failure ended it, and charges a restart to that member, or to none. The *primary* is the replica
+whose exit 0 ends the job.
 
 F1    no program of a round starts beside a program of another round (`simulator.world.programs`)
 F2    a member that a verdict charges failed by itself

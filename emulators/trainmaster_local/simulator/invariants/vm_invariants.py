@@ -32,7 +32,7 @@ Generation = tuple[ReplicaId, int]
 """A replica and one of its VM generations."""
 
 SILENCE_MIN_S: Final = 60.0
-"""How long an agent must have been off before a rule may call its VM silent."""
+"""Shortest time for which an agent must have been off before a rule may call its VM silent."""
 # States of VMs whose deletion is checked; the others are lost anyway
 USABLE: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 

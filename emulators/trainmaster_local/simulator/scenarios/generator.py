@@ -51,6 +51,30 @@ QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
 
+QUEUE_WORKERS: Final = (0, 0, 1, 2)
+"""Workers of such a job besides the master."""
+QUEUE_PRIORITIES: Final = (0, 0, 5)
+KEPT_JOB_COUNTS: Final = (2, 3, 4)
+"""Jobs that may take each other's machines."""
+KEPT_LIMITS: Final[tuple[dict[str, int], ...]] = ({}, {}, QUEUE_LIMITS)
+"""Limits of their installation."""
+KEPT_WORKERS: Final = (0, 1, 1, 2)
+"""Workers of such a job besides the master."""
+KEEP_S: Final = (None, 0, 60, 300, 300, 300)
+"""Seconds for which such a job keeps its machines after its end; None: it does not keep them."""
+KEPT_INTERVALS_S: Final = (20, 150, 250)
+"""Seconds between the submissions of such jobs, besides `KEPT_JITTER_S`."""
+KEPT_JITTER_S: Final = 30
+KEPT_FAULTS_S: Final = 900.0
+"""Time with faults in a history of such jobs: the last of them is submitted late."""
+SLICE_WORKERS: Final = (0, 0, 1)
+"""Slices besides the first one."""
+SLICE_TOPOLOGIES: Final = ("2x2", "4x4", "4x4")
+DURATION_S: Final = (20, 120)
+"""Shortest and longest training without faults."""
+CHECKPOINT_S: Final = (0.0, 10.0, 60.0)
+"""Intervals between checkpoints; 0: no work is ever lost."""
+
 SAME_USER: Final = 0.9
 """Share of the jobs that may take each other's machines."""
 SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
@@ -72,11 +96,12 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
         )
         return Scenario(jobs, profile, QUEUE_LIMITS)
     if profile.name == KEPT.name:
-        kept = tuple(_draw_keeping_job(rng, number + 1) for number in range(rng.choice((2, 3, 4))))
-        limits = rng.choice(({}, {}, QUEUE_LIMITS))
-        return Scenario(kept, profile, limits, faults_s=900.0)
+        kept = tuple(
+            _draw_keeping_job(rng, number + 1) for number in range(rng.choice(KEPT_JOB_COUNTS))
+        )
+        return Scenario(kept, profile, rng.choice(KEPT_LIMITS), faults_s=KEPT_FAULTS_S)
     if profile.name == SLICES.name:
-        document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
+        document, plan = slice_job(rng.choice(SLICE_WORKERS), rng.choice(SLICE_TOPOLOGIES))
     else:
         workers = rng.choice(
             STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS
@@ -97,9 +122,13 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
 
 
 def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
+    """Draw a job that competes with others for the limits."""
     job_id = f"sim_{number}"
     document, plan = training_job(
-        rng.choice((0, 0, 1, 2)), variant=0, job_id=job_id, priority=rng.choice((0, 0, 5))
+        rng.choice(QUEUE_WORKERS),
+        variant=0,
+        job_id=job_id,
+        priority=rng.choice(QUEUE_PRIORITIES),
     )
     return _draw_job(
         rng,
@@ -115,9 +144,9 @@ def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
 def _draw_keeping_job(rng: random.Random, number: int) -> SimJob:
     """Draw a job that often keeps its machines until the next job takes them."""
     job_id = f"sim_{number}"
-    keep_s = rng.choice((None, 0, 60, 300, 300, 300))
-    document, plan = training_job(rng.choice((0, 1, 1, 2)), variant=0, job_id=job_id, keep_s=keep_s)
-    submitted_s = rng.uniform(0, 30) + (number - 1) * rng.choice((20, 150, 250))
+    keep_s = rng.choice(KEEP_S)
+    document, plan = training_job(rng.choice(KEPT_WORKERS), variant=0, job_id=job_id, keep_s=keep_s)
+    submitted_s = rng.uniform(0, KEPT_JITTER_S) + (number - 1) * rng.choice(KEPT_INTERVALS_S)
     job = _draw_job(rng, job_id, document, plan, submitted_s=submitted_s)
     return replace(job, submitter="anna" if rng.random() < SAME_USER else "berta")
 
@@ -131,8 +160,9 @@ def _draw_job(
     submitted_s: float = 0.0,
     is_uploaded: bool = False,
 ) -> SimJob:
-    duration_s = rng.uniform(20, 120)
-    checkpoint_s = rng.choice((0.0, 10.0, 60.0))
+    """Draw how long the job trains, how often it saves, and whether its programs train together."""
+    duration_s = rng.uniform(*DURATION_S)
+    checkpoint_s = rng.choice(CHECKPOINT_S)
     is_synchronous = rng.random() < SYNCHRONOUS_SHARE
     return SimJob(
         job_id,
@@ -209,5 +239,6 @@ def slice_job(workers: int, topology: str) -> tuple[bytes, Plan]:
 
 
 def _accept(document: dict[str, object]) -> tuple[bytes, Plan]:
+    """Return the document as JSON, and the plan of the job that it describes."""
     body = json.dumps(document).encode()
     return body, accept(parse_document(body, "message.json"), default_job_id=None).plan

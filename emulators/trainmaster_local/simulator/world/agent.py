@@ -32,21 +32,22 @@ from trainmaster_local.simulator.world.vm import SimVm
 BOOT_S: Final = (4.0, 15.0)
 """From the start of the VM to that of the agent."""
 SETUP_S: Final = (1.0, 6.0)
-"""How long the agent prepares the VM before the first program."""
+"""Time in which the agent prepares the VM before the first program."""
 DIRECTIVE_S: Final = (0.02, 0.3)
 """Delay until a new directive is read."""
 NOTICE_READ_S: Final = (0.1, 2.0)
 """Delay until the announcement of the VM's end is read."""
 STOP_S: Final = (0.1, 3.0)
-"""How long it takes to stop a program."""
+"""Time that it takes to stop a program."""
 CLEAN_S: Final = (0.5, 3.0)
 """From the end of the last job's program to the start of the next job's agent."""
 CHECKPOINT_S: Final = (0.5, 10.0)
-"""How long a program takes to save a checkpoint before its VM goes."""
+"""Time that a program takes to save a checkpoint before its VM ends."""
 
 FIRST_READY_REPEAT_S: Final = 20.0
 """Time until the first repetition of a vm-ready under `hold`. It doubles with each repetition."""
 READY_REPEAT_S_MAX: Final = 600.0
+"""Longest time between two of these repetitions."""
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
 
@@ -198,6 +199,9 @@ class SimAgent:
             self._plan_within(DIRECTIVE_S, lambda: self._on_directive(self._vm.observed.directive))
 
     def _plan_within(self, span_s: tuple[float, float], action: Callable[[], None]) -> None:
+        """Plan the action for a random moment between the two times, in seconds from now. It is
+        dropped if the VM is powered off or boots before.
+        """
         boots = self._boots
 
         def run_unless_rebooted() -> None:

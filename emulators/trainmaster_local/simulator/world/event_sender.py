@@ -1,8 +1,9 @@
-"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts
-it.
+"""A simulated agent sends its events one at a time, in order, and retries each until Pub/Sub
+accepts it.
 
-The latest vm-ready or replica-exit is published again until a directive of a later incarnation
-answers it, in profiles that lose events (`lost_event`); elsewhere, this would find nothing.
+In profiles that lose events (`lost_event`), the latest vm-ready or replica-exit is published again
+until a directive of a later incarnation (execution of the program) answers it. In other profiles
+the repetition would have no effect.
 """
 
 from __future__ import annotations
@@ -118,9 +119,8 @@ class EventSender:
         self._send_next()
 
     def _repeat(self, event: Event) -> None:
-        """Publish the event again, unless a later one or a directive came.
-
-        It plans the next time.
+        """Publish the event again, and plan the next repetition, unless a later event was accepted
+        or a directive has answered this one.
         """
         if self._latest is event:
             self.bus.publish(event.topic, json.dumps(event.body).encode(), attributes={})

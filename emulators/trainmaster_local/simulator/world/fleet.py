@@ -27,7 +27,7 @@ from trainmaster_local.simulator.world.context import Context
 from trainmaster_local.simulator.world.vm import SimVm, VmPool
 
 INSERT_WAIT_S: Final = 20.0
-"""How long a call of `create` waits for its operation, as the real adapter does."""
+"""Time for which a call of `create` waits for its operation, as the real adapter does."""
 DELETE_WAIT_S: Final = 3.0
 """The same for `delete`."""
 CREATE_S: Final = (8.0, 25.0)
@@ -217,8 +217,8 @@ class SimFleet:
         if error is not None:
             self._operations[key] = _Operation(context.now, error, vms=[], is_done=True)
             return self._operations[key]
-        is_slow = context.chance(faults.slow_create)
-        create_s = context.between(*(SLOW_CREATE_S if is_slow else CREATE_S))
+        span_s = SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S
+        create_s = context.between(*span_s)
         error = _stockout(create.zone) if context.chance(faults.stockout_late) else None
         names = create.names
         if create.partial and len(names) > 1 and context.chance(faults.partial):

@@ -50,7 +50,7 @@ JITTER_S: Final = 1.0
 ALGORITHMS: Final = f"gs://stage/algorithms/{'0' * 64}/algorithms.whl"
 """Address of the package of the built-in algorithms. Nothing downloads it."""
 PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The waits of `provision` between two rounds.
+"""The waits of `provision` between two comparisons of desired and observed VMs.
 
 Any other wait of a flow is jitter after a lost race.
 """
@@ -66,9 +66,10 @@ READ_QUEUE: Final = "admission_token"
 
 @dataclass(slots=True)
 class QueueRead:
-    """When an invocation last began to read the admission queue."""
+    """The last reading of the admission queue by one invocation."""
 
     at: float | None = None
+    """Virtual time at which it began, in seconds; None: the queue was not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,6 @@ class Functions:
 
 
 def _parse_action(data: bytes) -> UserAction:
-    """Return what a message of `user_actions` says."""
+    """Return the content of a message that `user_actions` has published."""
     document = json.loads(data)
     return UserAction(document["job_id"], document["request_id"])

@@ -31,6 +31,18 @@ class ProgramEnd:
     vm_incarnation: VmIncarnation
     cause: EndCause
 
+    @property
+    def attempt(self) -> int:
+        """The execution of the whole job to which the program belonged."""
+        _, attempt, _ = self.vm_incarnation
+        return attempt
+
+    @property
+    def incarnation(self) -> int:
+        """Number of this execution of the program within the attempt."""
+        _, _, incarnation = self.vm_incarnation
+        return incarnation
+
 
 @dataclass(slots=True)
 class ProgramEnds:
@@ -47,13 +59,19 @@ class ProgramEnds:
         the replica.
         """
         key = (replica_id, attempt, incarnation)
-        return [end.cause for end in self._ends if (end.replica_id, *end.vm_incarnation[1:]) == key]
+        return [
+            end.cause for end in self._ends if (end.replica_id, end.attempt, end.incarnation) == key
+        ]
 
     def has(self, cause: EndCause, replica_id: ReplicaId | None = None, attempt: int = 0) -> bool:
-        """Whether a program ended so; with a replica and an attempt, one of these."""
+        """Return whether a program has ended by this cause.
+
+        `replica_id`: only programs of this replica; None: of any. `attempt`: only programs of this
+        attempt; 0: of any.
+        """
         return any(
             end.cause is cause
             and replica_id in (None, end.replica_id)
-            and attempt in (0, end.vm_incarnation[1])
+            and attempt in (0, end.attempt)
             for end in self._ends
         )

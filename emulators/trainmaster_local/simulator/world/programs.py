@@ -47,7 +47,7 @@ PEER_ENDS: Final[tuple[Exit | None, ...]] = (
     {"cause": "process", "signal": 6},
     None,
 )
-"""How programs end when a peer has left, drawn with equal chances; None: they hang."""
+"""Ends of programs whose peer has left, drawn with equal chances; None: the program hangs."""
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
 BUG: Final = {
     "type": "ValueError",
@@ -86,7 +86,11 @@ PEER_LOSS_NOTICED_S: Final = (0.5, 5.0)
 EXIT_S: Final = (0.0, 2.0)
 """From the end of training until a program exits."""
 EXPORT_S: Final = (0.0, 20.0)
-"""The same for the primary."""
+"""The same for the primary, the replica whose exit 0 ends the job."""
+FAILURE_MIN_S: Final = 0.2
+"""Shortest time from the start of a program to a failure of its own."""
+ALONE_SHARE: Final = 0.5
+"""Shortest time that a program without peers works, as a share of the training's duration."""
 
 
 class MixedRoundsError(AssertionError):
@@ -124,7 +128,7 @@ class Training:
     context: Context
     plan: Plan
     duration_s: float
-    """How long undisturbed training takes."""
+    """Seconds that undisturbed training takes."""
     checkpoint_s: float
     """Interval between checkpoints; 0 means that no work is ever lost."""
     is_synchronous: bool = True
@@ -133,7 +137,7 @@ class Training:
     lost_s: float = 0.0
     """Seconds of training that were done and lost."""
     ends: ProgramEnds = field(default_factory=ProgramEnds)
-    """How its programs really ended."""
+    """The real causes of its programs' ends."""
     _size: int = field(init=False)
     _primary: ReplicaId = field(init=False)
     _alive: list[Program] = field(default_factory=list)
@@ -144,7 +148,7 @@ class Training:
     _training_since: float | None = None
     """Virtual time at which the cluster began to train; None: it does not."""
     _round: int = 0
-    """How often a cluster has begun to train."""
+    """Number of times that a cluster has begun to train."""
 
     def __post_init__(self) -> None:
         self._primary = self.plan.primary
@@ -167,7 +171,8 @@ class Training:
         if context.chance(context.faults.fail):
             exits = PERMANENT_FAILURES if context.chance(PERMANENT_SHARE) else FAILURES
             failure = exits[int(context.rng.random() * len(exits))]
-            self._plan_exit(program, (0.2, self.duration_s), failure, EndCause.FAILED)
+            within = (FAILURE_MIN_S, self.duration_s)
+            self._plan_exit(program, within, failure, EndCause.FAILED)
         context.scheduler.after(context.between(*START_S), lambda: self._join(program))
         return program
 
@@ -194,7 +199,7 @@ class Training:
         works_alone = program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous
         if works_alone:
             if program.replica_id.task_type is not TaskType.PS:
-                within = (0.5 * self.duration_s, self.duration_s)
+                within = (ALONE_SHARE * self.duration_s, self.duration_s)
                 self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
             return
         program.is_member = True

@@ -28,6 +28,8 @@ NOTICE_MIN_S: Final = 5
 """Shortest time between the notice of a preemption and the end; `NOTICE_S` is the longest."""
 PREEMPTION_SHARE: Final = 0.5
 """Share of the announced losses that are preemptions; the others are maintenance."""
+STOPPED_SHARE: Final = 0.5
+"""Share of the lost VMs that are stopped and still exist; the others are deleted."""
 AUDIT_LOG_SHARE: Final = 0.5
 """Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds
 them.
@@ -50,7 +52,7 @@ class VmFaults:
         self._plan_fault(faults.hang_per_hour, lambda: self._hang(vm))
 
     def _plan_fault(self, per_hour: float, fault: Callable[[], None]) -> None:
-        """Plan the fault for a random time, so that it happens so often per hour on average."""
+        """Plan the fault for a random time, exponentially distributed with this rate."""
         if per_hour > 0:
             self._context.scheduler.after(self._context.rng.expovariate(per_hour / HOUR_S), fault)
 
@@ -62,7 +64,7 @@ class VmFaults:
         # The rate is 0 once the history's time of faults is over.
         if not is_running or not faults.loss_per_hour or not vm.agents:
             return
-        stays = context.chance(0.5)
+        stays = context.chance(STOPPED_SHARE)
         if context.chance(faults.notice):
             self._announce_loss(vm, stays=stays)
         elif context.chance(faults.reboot):

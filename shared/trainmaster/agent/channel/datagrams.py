@@ -19,14 +19,17 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 
 MAGIC = b"TM1"
 DIGEST_BYTES = hashlib.sha256().digest_size
-BYTES_MAX = 1024
+BYTES_MAX = 1024  # of a datagram
 KIND_CHARS_MAX = 32
-SECONDS_MAX = 1e9
+SECONDS_MAX = 1e9  # about 30 years
 
 
 @dataclass(frozen=True)
 class Datagram:
-    """One message of one member of the gang to another."""
+    """One message of one member (a replica of a synchronous job) to another.
+
+    All members start together: each common start is a round.
+    """
 
     key: IncarnationKey
     """Attempt and round that it is about."""
@@ -47,6 +50,7 @@ class Datagram:
 
 
 def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:
+    """Return the bytes to send. `secret`: key of the HMAC, which all agents of the job have."""
     body = {
         "job": job_id,
         "attempt": datagram.key.attempt,

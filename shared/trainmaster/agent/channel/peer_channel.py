@@ -1,5 +1,7 @@
 """The peer channel: datagrams between the agents of a synchronous job, by UDP.
 
+The replicas of such a job, its members, start together: each common start is a round.
+
     ask      ──► send to every peer, again each RESEND_S
              ──► all have answered, or the time is over ──► `on_done` gets the others
 
@@ -37,16 +39,16 @@ if TYPE_CHECKING:
     Address = tuple[str, int]
 
 RESEND_S = 0.1  # between two datagrams to a peer that has not answered
-WINDOW_S = 0.02
+WINDOW_S = 0.02  # length of a window, which begins with its first datagram
 WINDOW_MAX = 256  # datagrams that are received in one window; later ones wait in the kernel
-BIND_RETRY_MAX_S = 30.0
+BIND_RETRY_MAX_S = 30.0  # longest wait between two tries to open the port
 
 
 class PeerChannel:
     """This agent's end of the channel.
 
-    Members are numbered from 0; a round is one common start of them all. Call `ask` and `on` on the
-    main thread. `run` needs a thread of its own.
+    Members are numbered from 0. Call `ask` and `on` on the main thread. `run` needs a thread of its
+    own.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """The states of the agent: which state may follow which, and why.
 
-::
+A directive is the order of the control plane to hold, run, save or stop one incarnation, which is
+one execution of the program::
 
     IDLE ──► SETTING_UP ──► WAITING ──► RUNNING ──► SAVING ──► ENDING
                                            └─────────────────────▲

@@ -1,4 +1,5 @@
-"""Reporting how an incarnation ended, in the right order with the announcement that explains it.
+"""Reporting how an incarnation (one execution of the program) ended, after the announcement that
+explains it.
 
     preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit
                                              └───────────── DELAY_S ────────────────┘

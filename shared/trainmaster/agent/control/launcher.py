@@ -69,7 +69,11 @@ While such a file exists, PyTorch waits for the end of a compilation, also of a 
 torch/utils/file_baton.py.
 """
 STUCK_S = 60.0
-"""After SIGKILL. A process that the kernel can end at all is gone in a fraction of a second."""
+"""Time after SIGKILL from which a process counts as one that the kernel cannot end. It ends others
+in a fraction of a second.
+"""
+REMOVAL_POLL_S = 1.0
+"""Time between two looks whether a container was removed."""
 
 
 class Launcher:
@@ -151,7 +155,7 @@ class Launcher:
         while self._survivors() or self._has_containers():
             self._killed_at = self._killed_at or time.monotonic()
             if not kill_all(self._survivors):
-                time.sleep(1.0)  # a container that is being removed
+                time.sleep(REMOVAL_POLL_S)  # a container is left, which is being removed
         self._killed_at = None
         machine_state.remove(self._temporary_folder)
 

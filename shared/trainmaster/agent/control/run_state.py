@@ -74,6 +74,7 @@ class RunState:
         return self._state.setup_done
 
     def mark_set_up(self) -> None:
+        """Store that the job's packages are installed on this VM."""
         self._state.setup_done = True
         self._save()
 

@@ -37,6 +37,9 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.serial_console import Console
 
 KIND = "save"  # name of the datagrams
+# Names of the times in a datagram: seconds until the moment, and until the VM is given up
+IN = "in"
+GIVES_UP = "gives_up"
 # Times in seconds of the monotonic clock
 MOMENT_S = 0.5
 """How far ahead the moment is. Measured: datagrams reach 16 members within 51 ms (p99)."""
@@ -126,7 +129,9 @@ class Saving:
         return True
 
     def on_directive(self, directive: ReceivedDirective) -> None:
-        """Save at once, if this is ordered: the peer's datagrams have not arrived."""
+        """Ask the program to save at once if the directive orders it: the peer's datagrams have not
+        arrived. With `asks_peers`, ask all members.
+        """
         if directive.action != "save":
             return
         if directive.asks_peers and self._channel is not None:
@@ -162,11 +167,11 @@ class Saving:
             self._inbox.post_later(CATCH_AGAIN_S, ask)
 
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether this program was asked to save: its end is no success and no failure
-        then.
+        """Return whether this program was asked to save, so that its end is neither a success nor a
+        failure.
 
-        A withdrawn notice changes nothing: the program saves. False again when a save has ended at
-        the latest: the program went on.
+        That is so even if the notice was withdrawn: the program saves. After the latest time at
+        which a save ends, it is False again: a program that still runs then went on.
         """
         latest = max(self._acts_at + FINISH_S, self._save_ends_at + LATE_S)
         return key == self._asked and self._clock() < latest
@@ -204,8 +209,8 @@ class Saving:
             KIND,
             key,
             lambda: {
-                "in": max(0.0, self._acts_at - self._clock()),
-                "gives_up": gives_up_at - self._clock(),
+                IN: max(0.0, self._acts_at - self._clock()),
+                GIVES_UP: gives_up_at - self._clock(),
             },
             ASK_S,
             lambda silent: self._run_state.report_notice(
@@ -218,8 +223,8 @@ class Saving:
         self._choose_moment(
             datagram.key,
             datagram.number,
-            datagram.seconds.get("in", 0.0),
-            datagram.seconds.get("gives_up", 0.0),
+            datagram.seconds.get(IN, 0.0),
+            datagram.seconds.get(GIVES_UP, 0.0),
         )
 
     def _choose_moment(

@@ -57,15 +57,17 @@ Members in lockstep print their last lines at about the same time, whichever of 
 """
 NOTICE_S = 120.0
 """Quiet time from which users see that the program will be ended."""
+QUIET_SHARE = 0.5
+"""The same as a share of the limit, where the limit is shorter than twice `NOTICE_S`."""
 SAMPLES_MIN = 4  # samples, at least, before a program counts as still
+IN = "in"
+"""Name, in a datagram `stalled`, of the seconds until the programs are ended."""
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
 notices the end of another, which would change its stacks.
 """
-
-
 PRINTED_CHARS = 240
-"""Of the message of an error that the program had printed."""
+"""How much is quoted of the message of an error that the program had printed."""
 
 
 class Surroundings(NamedTuple):
@@ -174,7 +176,7 @@ class StallWatch:
             quiet_s, limit_s = stillness.still_s, stillness.limit_s
         else:
             return None
-        if quiet_s < min(NOTICE_S, limit_s / 2):
+        if quiet_s < min(NOTICE_S, QUIET_SHARE * limit_s):
             return None
         return Quiet(quiet_s, max(limit_s - quiet_s, 0.0))
 
@@ -254,7 +256,7 @@ class StallWatch:
         With `auto`, only if it is still by this agent's own samples.
         """
         key = datagram.key
-        in_s = min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
+        in_s = min(max(datagram.seconds.get(IN, 0.0), 0.0), MOMENT_S)
         if key != self._watched:
             return
         if self._stillness is not None and self._is_still:
@@ -275,7 +277,7 @@ class StallWatch:
             self._channel.ask(
                 STALLED,
                 key,
-                lambda: {"in": max(0.0, moment - self._clock())},
+                lambda: {IN: max(0.0, moment - self._clock())},
                 ASK_S,
                 lambda _: None,
             )

@@ -1,11 +1,13 @@
-"""Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon
-after its start.
+"""Two reasons to delay the start of a program: the other hosts of a TPU slice may still run the
+previous one, or the directive orders a pause, because programs keep failing soon after their start.
 
-A slice that is judged alone gets its next directive without a `hold` before. All its hosts receive
-the directive at about the same time, and each stops its running program. A host whose program
-failed has nothing to stop. If it started the next one at once, that program would meet programs of
-the previous incarnation on the other hosts, because all incarnations use the same addresses and
-ports. The host therefore waits::
+An incarnation is one execution of the program. A directive, the order of the control plane, names
+the incarnation that should run. For replicas that train together, a directive `hold` comes first,
+under which all hosts report that the previous incarnation has ended. A slice that trains alone gets
+no `hold`. All its hosts receive the directive at about the same time, and each stops its running
+program. A host whose program failed has nothing to stop. If it started the next one at once, that
+program would meet programs of the previous incarnation on the other hosts, because all incarnations
+use the same addresses and ports. The host therefore waits::
 
     host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
     host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
@@ -24,11 +26,14 @@ DIRECTIVE_SKEW_MAX_S = 5.0
 
 
 class StartDelay:
-    """Two waits: for the other hosts, from the first directive for an incarnation; and the pause,
-    from the directive that orders it.
+    """Computes how long the next start must wait.
+
+    The wait for the other hosts begins with the first directive for an incarnation, and the pause
+    with the directive that orders it. Both may pass at the same time.
     """
 
     def __init__(self, config: VmConfig, clock: Callable[[], float]) -> None:
+        """`clock`: returns seconds that never go back."""
         self._peers_s = 0.0
         """The longest time that the other hosts need to stop their programs."""
         if config.hosts > 1:

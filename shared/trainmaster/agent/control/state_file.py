@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
 SLOT_BYTES = 256 * 1024
-"""The longest state has 70 KiB: of it, 50 are the end of a program's output."""
+"""Size of a slot. The longest state has 70 KiB, 50 of which are the end of a program's output."""
 HEADER = struct.Struct("<QI32s")
 """Number of the write, bytes of its JSON, and the SHA-256 hash of both and of the JSON."""
 
@@ -41,23 +41,31 @@ EMPTY = Slot(number=0, content=b"")
 
 @dataclass
 class StoredState:
-    """The contents of the state file."""
+    """The contents of the state file.
+
+    An incarnation is one execution of the program. A directive is the order of the control plane:
+    to run one, for example, or to hold it until all members of the job are ready for it.
+    """
 
     instance_id: str
     """The VM that wrote it: a disk may outlive its VM."""
     setup_done: bool = False
     """The job's packages are installed."""
     started: IncarnationKey | None = None
-    """The last incarnation that was started, or that a failed setup used up."""
+    """The last incarnation that was started, or whose setup failed: no incarnation runs twice."""
     closed: bool = True
     """A directive ended that incarnation while it ran, so that its end is no evidence of anything.
     """
     exit: dict[str, Any] | None = None
     """How that incarnation ended, unless it runs or a directive ended it."""
     left_peers: bool = False
-    """The program of that incarnation had left its peers when a directive ended it."""
+    """Whether the program of that incarnation had left its peers (`Program.has_left_peers`) when a
+    directive ended it.
+    """
     ready: IncarnationKey | None = None
-    """The last incarnation for which Pub/Sub accepted a vm-ready under `hold`."""
+    """The last incarnation for which Pub/Sub accepted a vm-ready, the agent's report that it could
+    start, under `hold`.
+    """
     desired: ReceivedDirective | None = None
     """The latest directive."""
     announced: list[str] = field(default_factory=list)

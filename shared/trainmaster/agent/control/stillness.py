@@ -16,6 +16,11 @@ from dataclasses import dataclass
 from trainmaster.agent.program.process_table import ProcessUse
 
 SAMPLE_S = 10.0
+"""Longest time between two samples."""
+GAP_MAX_S = 2 * SAMPLE_S
+"""How much of the time between two samples counts at most. A pause of the whole VM, as in a live
+migration, is longer.
+"""
 CPU_SHARE = 0.02
 """A program that uses less than this share of one core is still.
 
@@ -68,7 +73,7 @@ def has_worked(before: Sample, after: Sample) -> bool:
 
 
 class Stillness:
-    """How long one program has been still. Observe the first sample when it starts."""
+    """Measures how long one program has been still. Observe the first sample when it starts."""
 
     def __init__(self, least_s: float) -> None:
         """`least_s`: shortest time after which the program counts as still."""
@@ -97,8 +102,8 @@ class Stillness:
             self._has_printed = True
         if has_worked(last, sample) or is_device_busy():
             self.still_s = 0.0
-        else:  # a pause of the whole VM, as in a live migration, counts as little
-            self.still_s += min(sample.at - last.at, 2 * SAMPLE_S)
+        else:
+            self.still_s += min(sample.at - last.at, GAP_MAX_S)
 
     @property
     def limit_s(self) -> float:
@@ -109,4 +114,5 @@ class Stillness:
 
     @property
     def is_still(self) -> bool:
+        """Whether the program has done nothing for `limit_s`."""
         return self.still_s >= self.limit_s

@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-PIECE_BYTES = 1 << 20
-ERROR_BYTES_MAX = 1 << 20
-DETAIL_BYTES = 500
+PIECE_BYTES = 1 << 20  # of a response that goes to a file
+ERROR_BYTES_MAX = 1 << 20  # of the body of an error that is read
+DETAIL_BYTES = 500  # of it that the message of an error quotes
+NO_ANSWER = 0
+"""Status of a call that got no answer."""
+TRANSIENT_STATUSES = (NO_ANSWER, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+"""Statuses after which the same call may succeed later, besides those of the server's errors."""
 
 
 class HttpError(Exception):
-    """An HTTP call was answered with an error `status`, or got no answer (`status` 0)."""
+    """An HTTP call was answered with an error `status`, or got no answer (`NO_ANSWER`)."""
 
     def __init__(self, status: int, detail: str, body: str = "") -> None:
         """`body`: that of the answer; `detail`: what a person should read."""
@@ -29,7 +33,8 @@ class HttpError(Exception):
     @property
     def transient(self) -> bool:
         """Whether the same call may succeed later."""
-        return self.status in (0, 408, 429) or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        is_server_error = self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return is_server_error or self.status in TRANSIENT_STATUSES
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def call(
                 shutil.copyfileobj(response, file, PIECE_BYTES)
             expected = response.headers.get("Content-Length")
             if expected is not None and into.stat().st_size != int(expected):
-                raise HttpError(status=0, detail="the response was cut short")
+                raise HttpError(status=NO_ANSWER, detail="the response was cut short")
             return HttpResponse(response.headers, body=b"")
     except urllib.error.HTTPError as error:
         with error:
@@ -74,9 +79,9 @@ def call(
         detail = content[:DETAIL_BYTES].decode("utf-8", "replace").strip() or str(error.reason)
         raise HttpError(error.code, detail, content.decode("utf-8", "replace")) from error
     except urllib.error.URLError as error:
-        raise HttpError(status=0, detail=str(error.reason)) from error
+        raise HttpError(status=NO_ANSWER, detail=str(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise HttpError(status=0, detail=f"{type(error).__name__}: {error}") from error
+        raise HttpError(status=NO_ANSWER, detail=f"{type(error).__name__}: {error}") from error
 
 
 def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:

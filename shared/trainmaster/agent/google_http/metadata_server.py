@@ -9,9 +9,10 @@ import urllib.parse
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from trainmaster.agent.google_http.http_call import HttpError, HttpResponse, call
+from trainmaster.agent.google_http.http_call import NO_ANSWER, HttpError, HttpResponse, call
 
-LONG_POLL_S = 60  # as Google's guest agent does it; the client waits a little longer
+LONG_POLL_S = 60  # as Google's guest agent does it; the client waits `CALL_S` longer
+CALL_S = 10.0  # timeout of any other call
 TOKEN_MARGIN_S = 60.0  # a new token is requested when the old one expires within this time
 
 
@@ -25,7 +26,7 @@ class MetadataServer:
         self._token_until = 0.0
         """When the token is requested again, by the monotonic clock."""
 
-    def get(self, path: str, timeout: float = 10.0) -> str:
+    def get(self, path: str, timeout: float = CALL_S) -> str:
         """Return the value of an entry. `timeout` is in seconds."""
         return self._get(path, timeout).body.decode()
 
@@ -45,18 +46,18 @@ class MetadataServer:
 
         The VM's own clock may be wrong.
         """
-        date = self._get("instance/id", 10.0).headers.get("Date")
+        date = self._get("instance/id", CALL_S).headers.get("Date")
         try:
             return parsedate_to_datetime(date or "").isoformat()
         except (TypeError, ValueError) as error:
             raise HttpError(
-                status=0, detail=f"the metadata server's date cannot be read: {date}"
+                status=NO_ANSWER, detail=f"the metadata server's date cannot be read: {date}"
             ) from error
 
     def put(self, path: str, value: str) -> None:
         """Write a guest attribute. `path` begins with instance/guest-attributes/."""
         headers = {"Metadata-Flavor": "Google"}
-        call(self._base + path, headers=headers, timeout=10.0, body=value.encode(), method="PUT")
+        call(self._base + path, headers=headers, timeout=CALL_S, body=value.encode(), method="PUT")
 
     def wait(self, path: str, etag: str | None) -> tuple[str, str | None]:
         """Return the value and its etag.
@@ -65,12 +66,12 @@ class MetadataServer:
         `LONG_POLL_S`.
         """
         if etag is None:
-            response = self._get(path, 10.0)
+            response = self._get(path, CALL_S)
         else:
             query = {"wait_for_change": "true", "timeout_sec": str(LONG_POLL_S), "last_etag": etag}
             separator = "&" if "?" in path else "?"
             response = self._get(
-                f"{path}{separator}{urllib.parse.urlencode(query)}", LONG_POLL_S + 10.0
+                f"{path}{separator}{urllib.parse.urlencode(query)}", LONG_POLL_S + CALL_S
             )
         return response.body.decode(), response.headers.get("ETag")
 
@@ -91,7 +92,7 @@ class MetadataServer:
                     return None
                 except (ValueError, KeyError, TypeError) as error:
                     raise HttpError(
-                        status=0, detail="the metadata server's token cannot be read"
+                        status=NO_ANSWER, detail="the metadata server's token cannot be read"
                     ) from error
                 self._token = token
                 self._token_until = time.monotonic() + lasts_s - TOKEN_MARGIN_S

@@ -1,4 +1,5 @@
-"""The measurements of a trial that runs, written to a guest attribute of its VM.
+"""The measurements of a trial (one run of hyperparameter tuning) that runs, written to a guest
+attribute of its VM.
 
 The control plane reads the attribute about once a minute
 (`trainmaster.flows.provisioning.measurements`). Writing needs no permission, and is done only if
@@ -38,8 +39,9 @@ class MetricReport:
         console: Console,
         tenure: int = 1,
     ) -> None:
-        """`running`: returns the incarnation that was started last; called in another thread.
-        `tenure`: that of the job. An earlier trial may have written the attribute of this VM.
+        """`running`: returns the incarnation (execution of the program) that was started last;
+        called in another thread. `tenure`: number of the job among those that have used this VM,
+        from 1. The control plane tells by it what an earlier trial has written.
         """
         self._metric = metric
         self._running = running

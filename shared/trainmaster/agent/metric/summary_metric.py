@@ -4,11 +4,11 @@ way.
     event files on Cloud Storage ── what was added ──► event_records.py
         ──► the latest measurements of a trial, or the latest value of each tag
 
-While the program runs, the agent of the primary replica lists the files about once a minute and
-reads what was added to them. After the program has completed, it does so once more. A *pass* is one
-such listing with the reads that follow. `trial_metric.py` uses the measurements of a trial (a run
-of hyperparameter tuning), `progress/collector.py` the values of all tags.
-docs/decisions/vms-and-programs.md#decision-92.
+While the program runs, the agent of the primary (the replica whose exit 0 ends the job) lists the
+files about once a minute and reads what was added to them. After the program has completed, it does
+so once more. A *pass* is one such listing with the reads that follow. `trial_metric.py` uses the
+measurements of a trial (a run of hyperparameter tuning), `progress/collector.py` the values of all
+tags. docs/decisions/vms-and-programs.md#decision-92.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ with every report. Source: cloudml-hypertune 0.1.0.
      "timestamp": 1580000000.12, "trial": "3"}
 
 The file belongs to one attempt of the job on one VM: an incarnation (execution of the program) that
-reports nothing leaves the reports of the one before there. If the file holds nothing, the summary
-events of the primary are read (``summary_metric.py``): those that were written since the attempt's
-first start on this VM, because the job directory may hold those of another job.
+reports nothing leaves the reports of the one before there. If the file holds nothing, the agent of
+the primary, the replica whose exit 0 ends the job, reads summary events (``summary_metric.py``):
+those that were written since the attempt's first start on this VM, because the job directory may
+hold those of another job.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.clock import Clock
 
+WATCH_RETRY_MAX_S = 5.0  # longest wait until an entry of the metadata is asked for again
+POLL_S = 1.0  # between two requests to a metadata server without long polls
+
 
 class Inbox:
     """Runs handlers on the main thread, in the order in which they were posted."""
@@ -30,6 +33,7 @@ class Inbox:
         self._handlers.put(functools.partial(handler, *arguments))
 
     def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
+        """Queue a handler in `delay_s` seconds. May be called from any thread."""
         timer = threading.Timer(min(delay_s, threading.TIMEOUT_MAX), self.post, [handler])
         timer.daemon = True
         timer.start()
@@ -40,6 +44,7 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no handler is queued."""
         return self._handlers.empty()
 
     def start_thread(self, work: Callable[[], None]) -> None:
@@ -89,7 +94,7 @@ class Inbox:
     ) -> None:
         last: str | None = None
         etag: str | None = None
-        waits = backoffs(cap_s=5.0)
+        waits = backoffs(WATCH_RETRY_MAX_S)
         while True:
             try:
                 value, etag = self._metadata.wait(path, etag)
@@ -99,12 +104,12 @@ class Inbox:
                 etag = None
                 self.clock.sleep(next(waits))
                 continue
-            waits = backoffs(cap_s=5.0)
+            waits = backoffs(WATCH_RETRY_MAX_S)
             if value != last:
                 last = value
                 self.post(handler, value.strip())
             if etag is None:  # this server has no long polls
-                self.clock.sleep(1.0)
+                self.clock.sleep(POLL_S)
 
     def _watch_signals(self, pipe: int, handler: Callable[[], None]) -> None:
         while os.read(pipe, 1):

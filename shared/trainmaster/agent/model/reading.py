@@ -14,8 +14,9 @@ from typing import Any
 from trainmaster.agent.model.results import STEP_MAX
 
 NAME_CHARS_MAX = 100
+"""How much of a metric's name is kept."""
 METRICS_MAX = 8
-"""Metrics of one reading, the first ones."""
+"""How many metrics of one reading are kept, the first ones."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Reading:
 
     @property
     def has_position(self) -> bool:
+        """Whether it says how much of the work is done."""
         return self.share is not None or self.step is not None
 
     @property

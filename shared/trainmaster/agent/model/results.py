@@ -1,4 +1,7 @@
-"""How the agent's work ended: a program's exit, a trial's measurement, a failed setup."""
+"""How the agent's work ended: a program's exit, a trial's measurement, a failed setup.
+
+A trial is one run of hyperparameter tuning. The primary is the replica whose exit 0 ends the job.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class LastProgress:
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """How a program ended, or an incarnation that never started one.
+    """How an incarnation, one execution of the program, ended, or why its program never started.
 
     The fields are those of the event `replica-exit`. If the cause is ``process``, exactly one of
     `exit_status` and `signal` is set.
@@ -115,7 +118,10 @@ class ProgramExit:
 
 @dataclass(frozen=True)
 class SetupFailure:
-    """Why a program could not be started. The fields are those of `replica-exit`."""
+    """Why a program could not be started.
+
+    The fields are those of the event `replica-exit` (docs/interfaces.md section 2).
+    """
 
     cause: str
     """``install`` if another try would fail too; ``setup`` if it may succeed."""
@@ -123,3 +129,4 @@ class SetupFailure:
     """Exit status of pip or of the container engine, if one of them failed."""
     error: Mapping[str, str]
     tail: str
+    """The end of the output of pip or of the engine; the end of the message if there is none."""

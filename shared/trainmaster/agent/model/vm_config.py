@@ -90,6 +90,7 @@ class ContainerCommand:
 
     @staticmethod
     def parse(stored: Mapping[str, Any] | None) -> ContainerCommand | None:
+        """Return the entry of the metadata; None without one. Raises KeyError."""
         if not stored:
             return None
         return ContainerCommand(stored["image"], stored.get("command") or ())
@@ -108,6 +109,10 @@ class ChannelConfig:
 
     @staticmethod
     def parse(stored: Mapping[str, Any] | None) -> ChannelConfig | None:
+        """Return the entry of the metadata; None without one.
+
+        Raises KeyError, TypeError or ValueError if it is malformed.
+        """
         if not stored:
             return None
         members: list[str] = []
@@ -177,7 +182,7 @@ class VmConfig:
     Compute Engine deletes.
     """
     independent: bool = False
-    """Whether no replica of the job waits for another one."""
+    """Whether the job has `independentReplicas`: no replica waits for another one."""
     tracking_run: str = "auto"
     """As in the job file: `auto`, `one` or `each`."""
     preflight: str = "off"

@@ -35,6 +35,7 @@ from trainmaster.agent.program.save_request import FILE_VARIABLE as NOTICE_VARIA
 from trainmaster.agent.program.signal_receivers import find_receivers
 from trainmaster.agent.workspace import Workspace
 
+_REMOVAL_POLL_S = 1.0  # between two tries to remove the container
 ENGINE_FAILED = 125
 """The engine itself failed. Source: "Exit status" in the manual of docker run."""
 _NOT_INVOKED = 126
@@ -132,7 +133,7 @@ class ContainerProgram(Program):
         state = self._engine.inspect(self._name)
         while not self._engine.remove(self._name) and self._engine.is_running(self._name):
             self.killed_at = self.killed_at or time.monotonic()
-            time.sleep(1.0)
+            time.sleep(_REMOVAL_POLL_S)
         kill_all(super()._survivors)
         self._env_file.unlink()
         if state is None or not state.was_started:

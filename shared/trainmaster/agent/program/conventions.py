@@ -88,7 +88,8 @@ def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> di
 def run_variables(
     project: str, job_id: str, names: Iterable[str], tracking_run: str = "auto"
 ) -> dict[str, str]:
-    """Return the variables that name one run of each tracker for all incarnations of the job.
+    """Return the variables that name one run of each tracker for all incarnations of the job, its
+    executions.
 
     `names`: the job's own variables and secrets. A tracker is used if one of them begins with its
     prefix. A job that sets one of a tracker's variables itself, such as WANDB_RESUME=never, decides

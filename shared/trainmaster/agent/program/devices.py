@@ -19,6 +19,8 @@ _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
 # How the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list.
 _DISPLAY_CLASS = "0x03"
+_TOOL_S = 10
+"""Timeout of a tool, such as nvidia-smi, in seconds."""
 
 
 def has_gpu() -> bool:
@@ -64,13 +66,13 @@ def has_tpu() -> bool:
 def tool_output(command: list[str]) -> str:
     """Return what a short program prints.
 
-    Raises OSError or SubprocessError, also if it fails or takes ten seconds.
+    Raises OSError or SubprocessError, also if it fails or takes `_TOOL_S`.
     """
     return subprocess.check_output(
         command,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=10,
+        timeout=_TOOL_S,
         encoding="utf-8",
         errors="replace",
     )

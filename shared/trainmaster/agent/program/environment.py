@@ -1,10 +1,9 @@
 """The arguments and the environment that the program is started with.
 
 `launcher.py` uses them at each start. They come from the VM config, which the control plane writes
-into the metadata once per role, and
-from what only this VM knows: its index, its host within a TPU slice, its GPUs, and addresses. So
-that programs run unchanged, they have the names of AI Platform Training, Vertex AI, torchrun and
-Cloud TPU.
+into the metadata once per role, and from what only this VM knows: its index, its host within a TPU
+slice, its GPUs, and addresses. The variables have the names that AI Platform Training, Vertex AI,
+torchrun and Cloud TPU give them, so that programs run unchanged.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from trainmaster.agent.program.process_table import (
     MARK,
     PARENT,
     SESSION,
+    STATE,
     ZOMBIE,
     descendants,
     is_marked,
@@ -40,7 +41,9 @@ PR_SET_CHILD_SUBREAPER = 36
 REAP_S = 2.0
 """Time between two looks for adopted processes that have ended."""
 GCSFUSE = "gcsfuse"
-"""Folder in the agent's one whose path marks gcsfuse, which does not end with a program."""
+"""Name in the agent's folder. Its path is the mark of gcsfuse, which does not end with a
+program.
+"""
 
 
 class Descendants:
@@ -95,12 +98,13 @@ class Descendants:
         agent = os.getpid()
         with self._lock:
             for pid, fields in stats.items():
-                is_child = int(fields[PARENT]) == agent and fields[0] == ZOMBIE
+                is_child = int(fields[PARENT]) == agent and fields[STATE] == ZOMBIE
                 is_adopted = pid not in self._children and fields[SESSION] != stats[agent][SESSION]
                 if is_child and is_adopted:
                     os.waitpid(pid, os.WNOHANG)
 
     def reap_for_ever(self) -> None:
+        """Call `reap` every `REAP_S`, without end."""
         while True:
             self.reap()
             time.sleep(REAP_S)

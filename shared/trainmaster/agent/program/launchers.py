@@ -6,7 +6,7 @@ A row per launcher. What reads its fields:
 | ------------------------------ | --------------------- | ---------------------------- |
 | commands, executables, modules | `signal_receivers.py` | send it no request to save   |
 | package                        | `environment.py`      | find the program behind `-m` |
-| commands, error_types,         | `tracebacks.py`       | find the worker's error, not |
+| commands, error_types,         | `launcher_reports.py` | find the worker's error, not |
 | failing_function, failures,    |                       | the launcher's own           |
 | child_signals, deaths          |                       |                              |
 | kill                           | `process_table.py`    | see that memory ran out      |
@@ -162,7 +162,7 @@ LAUNCHERS = (
 
 
 def gather(field: Callable[[Launcher], Iterable[str]]) -> list[str]:
-    """Return the words of one field in all rows."""
+    """Return the words of one field, such as `commands`, in all rows, in their order."""
     words: list[str] = []
     for launcher in LAUNCHERS:
         words += field(launcher)

@@ -23,12 +23,14 @@ class Tail:
         self._bytes = bytearray()
 
     def add(self, data: bytes) -> None:
+        """Append what the program has printed."""
         with self._lock:
             self._bytes += data
             if len(self._bytes) > 2 * self._size:
                 del self._bytes[: -self._size]
 
     def text(self) -> str:
+        """Return the last `size` bytes as text, which may begin within a line."""
         with self._lock:
             return bytes(self._bytes[-self._size :]).decode("utf-8", "replace")
 

@@ -1,5 +1,5 @@
 """The shapes in which programs print a traceback, turned into the plain one of Python, which
-`tracebacks.py` reads.
+`traceback_reader.py` reads.
 
     output ── plain_lines ──► lines as Python prints them ── parse_traceback ──► error
 

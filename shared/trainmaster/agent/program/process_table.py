@@ -32,17 +32,22 @@ _CHILD_KILLED = re.compile(
 """What an error's message says about a child process that was killed."""
 MARK = "TRAINMASTER_WORK"
 """Variable in the environment of everything that the agent starts."""
+# How often processes are killed until none is left, and the time between
 KILL_TRIES = 40
 KILL_PAUSE_S = 0.025
+STATE = 0
 PARENT = 1
 SESSION = 3
 ZOMBIE = b"Z"
 """State of a process that has ended, and whose status its parent has not read."""
 CPU_TIMES = slice(11, 15)
 """In user and system mode, of the process and of its ended children, in clock ticks."""
+CHILD_CPU_TIMES = slice(13, 15)
+"""The same, of the ended children alone."""
 START_TIME = 19
 RESIDENT_PAGES = 21
-"""As `PARENT`, `SESSION`, `CPU_TIMES` and `START_TIME`, an index in the fields of `read_stat`.
+"""An index in the fields of `read_stat`, as are `STATE`, `PARENT`, `SESSION` and `START_TIME`, and
+the slices of CPU times.
 
 Source: proc(5), whose numbers begin with 1 and have the process id and the command first.
 """
@@ -226,10 +231,14 @@ def read_stats(proc: Path = Path("/proc")) -> dict[int, list[bytes]]:
 
 
 def process_ids(proc: Path = Path("/proc")) -> list[int]:
+    """Return the ids of all processes of this machine."""
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
 
 def is_marked(pid: int, mark: bytes) -> bool:
+    """Return whether a process other than this one has the variable `mark`, `NAME=value`, in its
+    environment.
+    """
     if pid == os.getpid():
         return False
     try:

@@ -12,7 +12,7 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.signal_receivers import catches
 
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
-"""Variable with the path of the file that appears when the program shall save."""
+"""Variable with the path of the file that appears when the program is asked to save."""
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"
 """Where a container finds the folder of that file."""
 

@@ -1,9 +1,10 @@
-"""What a program's processes are: which of them gets a signal from the agent, and whether a
-launcher has none left.
+"""Choosing the processes of a program that get a signal from the agent, and seeing that a launcher
+has no processes left.
 
-    find_catchers    to save together with all programs of the job: only processes with a handler
-    find_receivers   to save because this VM is about to stop, or to end: the command that the job
-                     named, whether it has a handler or not
+    find_catchers    for a request to save together with all programs of the job: only processes
+                     with a handler
+    find_receivers   for a request to save because this VM is about to stop, and for SIGTERM: the
+                     command that the job named, whether it has a handler or not
 
 Many processes have no handler for a signal and would die of it before they have saved: launchers,
 shells, workers of data loaders that ran `exec`. `/proc/PID/status` says which signals a process
@@ -19,8 +20,9 @@ from pathlib import Path
 
 from trainmaster.agent.program.launchers import find_launcher, is_launcher_word
 from trainmaster.agent.program.process_table import (
-    CPU_TIMES,
+    CHILD_CPU_TIMES,
     PARENT,
+    STATE,
     ZOMBIE,
     descendants,
     read_stats,
@@ -45,7 +47,9 @@ SHELLS = frozenset(
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 RANKS_CPU_S = 0.5
-"""CPU time of the ended processes of a launcher from which they were ranks, and no helpers."""
+"""If the ended processes of a launcher have used this CPU time or more, they were ranks, and not
+only helpers.
+"""
 VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python whose value is the next word of the command line."""
 
@@ -87,11 +91,12 @@ def waits_without_ranks(roots: Collection[int]) -> bool:
     It has had processes: before they start, a launcher looks the same.
     """
     stats = read_stats()
-    running = [pid for pid in descendants(roots, stats) if stats[pid][0] != ZOMBIE]
+    running = [pid for pid in descendants(roots, stats) if stats[pid][STATE] != ZOMBIE]
     launchers = [pid for pid in running if _waits(pid)]
     below = [pid for pid in running if int(stats[pid][PARENT]) in launchers]
-    used_s = sum(sum(map(int, stats[pid][CPU_TIMES][2:])) for pid in launchers) / _TICKS_PER_S
-    return bool(launchers) and set(below) <= set(launchers) and used_s >= RANKS_CPU_S
+    ticks = sum(int(field) for pid in launchers for field in stats[pid][CHILD_CPU_TIMES])
+    has_had_ranks = ticks / _TICKS_PER_S >= RANKS_CPU_S
+    return bool(launchers) and set(below) <= set(launchers) and has_had_ranks
 
 
 def is_catcher(pid: int, number: int) -> bool:

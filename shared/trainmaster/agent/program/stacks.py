@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainmaster.agent.program.process_table import is_running
-from trainmaster.agent.program.tracebacks import format_frame, is_own
+from trainmaster.agent.program.traceback_reader import format_frame, is_own
 
 VARIABLE = "PYTHONFAULTHANDLER"
 STACK_S = 0.5

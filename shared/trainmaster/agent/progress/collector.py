@@ -5,10 +5,10 @@ to Cloud Monitoring, and once more when the program has ended, for its exit.
     the end of the output ─────────┼──► position from the first source that has one,
     summary events of the job ─────┘    metrics likewise ──► points
 
-A reading has a position (share, steps) or metrics, or both. Only the agent of the primary replica
-has a collector. A source counts only with something new since the last report, so that a program
-that hangs shows no progress. Summary events are listed only while neither of the others has
-metrics: a job that reports costs no request to Cloud Storage.
+A reading has a position (share, steps) or metrics, or both. Only the agent of the primary, the
+replica whose exit 0 ends the job, has a collector. A source counts only with something new since
+the last report, so that a program that hangs shows no progress. Summary events are listed only
+while neither of the others has metrics: a job that reports costs no request to Cloud Storage.
 docs/decisions/0124-progress.md.
 """
 

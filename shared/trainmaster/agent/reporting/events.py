@@ -58,6 +58,7 @@ class EventReporter:
         """The fault of this machine that the preflight has found; empty: none."""
 
     def start(self) -> None:
+        """Start the threads that publish."""
         self._inbox.start_thread(self._incarnation_events.run)
         self._inbox.start_thread(self._maintenance_events.run)
 
@@ -97,6 +98,7 @@ class EventReporter:
     def report_maintenance(
         self, key: IncarnationKey, cause: str, accepted: Callable[[], None]
     ) -> None:
+        """Report that this VM is about to stop. `cause`: `preemption` or `maintenance`."""
         self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
 
     def report_notice(

@@ -121,6 +121,7 @@ class LogBuffer:
         lines: bytes,
         labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
+        """Queue whole lines, each with its line end. `labels`: of the entries of all of them."""
         with self.changed:
             before = self._sender_state
             now = self._clock_ns() // STEP_NS * STEP_NS + 1

@@ -44,6 +44,7 @@ class LogOrigin:
 
     @property
     def labels(self) -> dict[str, str]:
+        """Labels of all entries of this replica."""
         labels = {
             "ml.googleapis.com/job_id": self.job_id,
             "ml.googleapis.com/task_name": self.task_name,

@@ -31,6 +31,7 @@ LOG_FLUSH_MAX_S = 120.0
 
 Only a program that printed faster than Cloud Logging accepts needs more than a moment.
 """
+PUBLISH_S = 10.0  # timeout of one try
 RETRY_MAX_S = 30.0  # longest wait between two tries of an event
 JITTER = (0.8, 1.2)  # smallest and largest factor of the time between two repeats
 PROBLEM_CHARS = 200
@@ -44,7 +45,7 @@ class Event:
     topic: str
     """Full name of the Pub/Sub topic."""
     key: IncarnationKey
-    """The incarnation that the event is about."""
+    """The incarnation (execution of the program) that the event is about."""
     body: Mapping[str, object]
     """The message as a JSON object."""
     audience: str
@@ -85,7 +86,7 @@ class Publisher:
             "attributes": split_token(token or ""),
         }
         body = json.dumps({"messages": [message]}).encode()
-        self._pubsub.call(f"/v1/{event.topic}:publish", timeout=10.0, body=body)
+        self._pubsub.call(f"/v1/{event.topic}:publish", timeout=PUBLISH_S, body=body)
 
 
 def split_token(token: str) -> dict[str, str]:
@@ -119,6 +120,7 @@ class Outbox:
         """Times until the next repeats of the latest event, in seconds."""
 
     def put(self, event: Event) -> None:
+        """Publish an event after those that were put before it."""
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()

@@ -35,6 +35,7 @@ class Loss(Enum):
     """Reports of a machine's use and of the program's progress, one a minute."""
 
     def labels(self, count: int) -> Mapping[str, str]:
+        """Return the label of an entry that counts this loss."""
         return {self.value: str(count)}
 
 
@@ -51,7 +52,7 @@ class Unlogged(NamedTuple):
 
     lines: int = 0
     problem: str = ""
-    """Why the service does not accept them; empty: it is only slow."""
+    """Why Cloud Logging does not accept them; empty: it is only slow."""
 
 
 class LogSink(Protocol):
@@ -67,8 +68,8 @@ class LogSink(Protocol):
         """
 
     def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
-        """Return when all lines are delivered, when no more are accepted, when nobody needs it any
-        more, or after `timeout` seconds.
+        """Return when all lines are delivered, when no more are accepted, when `is_needless`
+        returns True, or after `timeout` seconds.
 
         May be called from any thread.
         """

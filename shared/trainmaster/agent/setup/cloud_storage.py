@@ -15,7 +15,8 @@ from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
 
-DOWNLOAD_S = 60.0  # longest time without a byte
+# Longest times without a byte: of a download, of a list, and of a write
+DOWNLOAD_S = 60.0
 LIST_S = 10.0
 STORE_S = 10.0
 
@@ -37,7 +38,10 @@ class StoredObject:
 
 
 class StorageReader:
-    """Methods retry transient errors and raise SetupError, unless they say otherwise."""
+    """Reads and writes objects, with the VM's own account.
+
+    Methods retry transient errors and raise SetupError, unless they say otherwise.
+    """
 
     def __init__(self, storage: GoogleApi, retrier: Retrier) -> None:
         self._storage = storage

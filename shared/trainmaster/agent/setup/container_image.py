@@ -42,9 +42,10 @@ _TRANSIENT = re.compile(
 class ImagePuller:
     """Pulls images, with the VM's own identity if the registry is Google's.
 
-    An image that is on the VM is not pulled again, so that all incarnations of a replica on one VM
-    run the same image. On a VM that another job has used, an image that the job names without a
-    digest is pulled once more: its tag may name another image by now.
+    An image that is on the VM is not pulled again, so that all incarnations of a replica
+    (executions of its program) on one VM run the same image. On a VM that another job has used, an
+    image that the job names without a digest is pulled once more: its tag may name another image by
+    now.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ _NVIDIA = "https://nvidia.github.io/libnvidia-container"
 """NVIDIA's archive of packages. Source: NVIDIA Container Toolkit, "Installing with apt"."""
 _KEY = Path("usr/share/keyrings/nvidia-container-toolkit.asc")
 _SOURCES = Path("etc/apt/sources.list.d/nvidia-container-toolkit.list")
-_KEY_S = 20.0
+_KEY_S = 20.0  # timeout of the download of the key
 _CONFIGURE_GPU = (
     (TOOLKIT, "runtime", "configure", "--runtime=docker"),
     ("systemctl", "restart", "docker"),

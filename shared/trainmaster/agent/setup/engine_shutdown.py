@@ -1,9 +1,9 @@
 """The order in which a VM shuts down: first the agent ends the program, then docker is stopped.
 
-Without it, systemd stops docker.service and the unit of the shutdown script at the same time.
-Docker then closes the connections of `docker run`, so that the agent would take the container for
-ended, and end itself while the program saves. systemd stops units in the reverse order of their
-start. Source: systemd.unit(5), Before= and After=; google-shutdown-scripts.service of
+Without this order, systemd stops docker.service and the unit of the shutdown script at the same
+time. Docker then closes the connections of `docker run`, so that the agent would take the container
+for ended, and would end itself while the program saves. systemd stops units in the reverse order of
+their start. Source: systemd.unit(5), Before= and After=; google-shutdown-scripts.service of
 GoogleCloudPlatform/guest-configs.
 """
 
@@ -22,7 +22,7 @@ sd_booted(3).
 """
 FILE = UNITS / "google-shutdown-scripts.service.d" / "trainmaster.conf"
 TEXT = "[Unit]\nAfter=docker.service containerd.service\n"
-RELOAD_S = 30
+RELOAD_S = 30  # timeout of systemctl
 
 
 def stop_engine_last(workspace: Workspace, root: Path = Path("/")) -> None:

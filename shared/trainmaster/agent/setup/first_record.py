@@ -35,4 +35,5 @@ def read_record(file: Path) -> dict[str, Any] | None:
 
 
 def is_list_of_names(value: object) -> bool:
+    """Return whether a value of a record is a list of texts."""
     return isinstance(value, list) and all(isinstance(name, str) for name in value)

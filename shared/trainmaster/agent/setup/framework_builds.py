@@ -43,6 +43,7 @@ def normalize(name: str) -> str:
 
 
 def is_framework(requirement: str) -> bool:
+    """Return whether a requirement, such as `torch==2.4.*`, names one of `FRAMEWORKS`."""
     name = re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]
     return any(normalize(name) in names for names in FRAMEWORKS)
 

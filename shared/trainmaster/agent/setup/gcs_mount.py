@@ -1,5 +1,5 @@
 """Cloud Storage as files below /gcs, as Vertex AI has it: gcsfuse runs as a child of the agent, for
-one incarnation.
+one incarnation, which is one execution of the program.
 
     cover /gcs ── start gcsfuse ── program ── unmount ── gcsfuse ends ── report the exit
 

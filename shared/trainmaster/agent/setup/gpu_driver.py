@@ -16,7 +16,7 @@ from trainmaster.agent.setup.setup_errors import new_setup_error
 from trainmaster.agent.workspace import Workspace
 
 WAIT_S = 600  # twice as long as an installation at the first boot takes
-POLL_S = 5
+POLL_S = 5  # between two looks
 
 
 def wait_for_driver(workspace: Workspace, pause: Callable[[float], object] = time.sleep) -> None:

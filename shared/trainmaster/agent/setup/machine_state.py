@@ -2,9 +2,9 @@
 schedules and Python packages of the machine.
 
 `previous_tenure` records them before the first program of a VM, and removes what is new when
-another job has taken the VM. Only of Compute Engine's VMs: a local VM shares them with the machine.
-`remove` is for all files and folders of a program, of one attempt or of the last job: programs
-mount buckets below them.
+another job has taken the VM. It does so on Compute Engine's VMs only: a local VM shares them with
+the machine. All files and folders that a program may have mounted buckets below are removed by
+`remove`, which leaves the contents of mounts alone.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ def ipc_objects(folder: Path = SYSV_IPC) -> list[str]:
 
 
 def remove_ipc(objects: Collection[str]) -> None:
+    """Remove System V IPC objects, as `ipc_objects` returns them. The caller looks whether that had
+    an effect.
+    """
     for ipc_object in objects:
         call("ipcrm", *ipc_object.split())
 
@@ -189,8 +192,11 @@ def unmount_all(path: Path | str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all below it, and no file of what is mounted there, which may
-    be of a bucket or of another machine. The caller looks whether it had an effect.
+    """Remove a file, or a folder with all below it.
+
+    Mounts below it are detached first, so that no file of a bucket or of another machine is
+    removed. If one cannot be detached, nothing is removed. The caller looks whether it had an
+    effect.
     """
     unmount_all(path)
     if mount_points(path):

@@ -27,6 +27,8 @@ from trainmaster.agent.setup.first_record import read_record
 USER_BASE = "PYTHONUSERBASE"
 SEALS = "seals.json"
 """File with the seal of each complete layer, by the layer's name."""
+HASH_CHARS = 16
+"""Length of the hash in the name of a layer."""
 LOWER = "lower"
 """File in the upper layer with the path of the lower one."""
 
@@ -122,7 +124,7 @@ class PackageLayers:
 
 
 def _hash(parts: Sequence[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:HASH_CHARS]
 
 
 def _site_of(layer: Path) -> str:

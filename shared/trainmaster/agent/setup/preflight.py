@@ -32,9 +32,10 @@ from trainmaster.agent.workspace import Workspace
 UNFIT = "UnfitMachine"
 """Type of the error. Its cause is ``setup``, which control planes of all releases know."""
 LIMIT_S = 10.0
+"""Longest time for all checks."""
 AGAIN_S = 3.0  # between two readings: a driver may be starting, and NTP may be setting the clock
-SKEW_MAX_S = 30.0
-DISK_MIB = 64
+SKEW_MAX_S = 30.0  # how wrong the clock may be
+DISK_MIB = 64  # written to try the disk
 HARDWARE_XIDS = (48, 64, 79, 95, 140, 143)
 """Xids after which NVIDIA resets the GPU or its machine, and that no program causes.
 

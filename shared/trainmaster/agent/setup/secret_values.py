@@ -14,6 +14,7 @@ from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
 
 _NAME = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
+READ_S = 10.0  # timeout of one call
 
 
 class SecretReader:
@@ -40,7 +41,7 @@ class SecretReader:
         response = self._retrier.call(
             f"read the secret {path}",
             "SecretError",
-            lambda: self._secret_manager.call(f"/v1/{path}:access", timeout=10.0),
+            lambda: self._secret_manager.call(f"/v1/{path}:access", timeout=READ_S),
         )
         try:
             data = json.loads(response.body)["payload"]["data"]

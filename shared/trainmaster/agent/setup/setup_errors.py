@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.model.results import TAIL_CHARS, SetupFailure
-from trainmaster.agent.program.tracebacks import MESSAGE_CHARS
+from trainmaster.agent.program.traceback_reader import MESSAGE_CHARS
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.workspace import Workspace
 
@@ -94,4 +94,5 @@ class Retrier:
 
 
 def is_unauthorized(error: Exception) -> bool:
+    """Return whether Google has rejected the access token."""
     return isinstance(error, HttpError) and error.status == HTTPStatus.UNAUTHORIZED

@@ -4,8 +4,8 @@
                     ├── another directive extends it ──► again
                     └── the time is over ──► end this machine: SIGTERM for the program, and shutdown
 
-As long as functions run, they extend it in time, or cancel the job before. So it is over only if
-none has run for a while. docs/cost.md.
+While the functions of Trainmaster run, they extend the time before it is over, or cancel the job.
+So it is over only if none has run for a while. docs/cost.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from trainmaster.agent.model.vm_config import ReceivedDirective
 from trainmaster.agent.reporting.serial_console import Console
 
 UP_MIN_S = 180.0
-"""A VM that was requested long ago and has just started may have an old directive."""
+"""Time from the start of the agent for which it does not end the machine: a VM that was requested
+long ago and has just started may have an old directive.
+"""
 
 
 class PaidTime:
-    """Use it on the main thread only."""
+    """Ends this machine when its time is over. Use it on the main thread only."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class PaidTime:
         self._is_over = False
 
     def on_directive(self, directive: ReceivedDirective) -> None:
+        """Let the `paid_until` of this directive replace that of the one before."""
         if directive.paid_until != self._until_s:
             self._until_s = directive.paid_until
             self._measure(self._until_s)

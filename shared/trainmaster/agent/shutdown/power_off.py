@@ -15,7 +15,7 @@ COMMANDS = (("systemctl", "poweroff"), ("shutdown", "-h", "now"), ("poweroff",))
 """The first one that exists and succeeds ends the machine, as its owner's stop does: with the
 shutdown script, and SIGTERM for all.
 """
-COMMAND_S = 60.0
+COMMAND_S = 60.0  # timeout of one command
 
 
 def power_off(workspace: Workspace) -> None:

@@ -15,9 +15,9 @@ from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.workspace import Workspace
 
-CALL_S = 30.0
-RETRY_FIRST_S = 5.0
-RETRY_MAX_S = 600.0
+CALL_S = 30.0  # timeout of one call
+RETRY_FIRST_S = 5.0  # wait before the second call
+RETRY_MAX_S = 600.0  # longest wait between two calls
 
 
 class SelfDelete:
@@ -32,7 +32,9 @@ class SelfDelete:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`node`: full resource name. `sleep` and `now` are in seconds."""
+        """`node`: full resource name. `after_s`: time from the agent's first start to the deadline.
+        `now` returns the seconds since 1970.
+        """
         self._node = node
         self._after_s = after_s
         self._tpu = tpu

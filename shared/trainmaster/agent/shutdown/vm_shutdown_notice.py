@@ -98,6 +98,7 @@ class VmShutdownNotice:
         """When the shutdown of the VM began; None: it has not."""
 
     def watch(self) -> None:
+        """Take each announcement that the metadata server makes from now on."""
         self._inbox.watch("instance/maintenance-event", self.on_maintenance_event)
         self._inbox.watch("instance/preempted", self.on_preempted)
         self._inbox.watch(
@@ -148,6 +149,7 @@ class VmShutdownNotice:
         return max(grace_s - past_s, min(grace_s, LAST_S))
 
     def on_preempted(self, text: str) -> None:
+        """Take a value of instance/preempted: `TRUE` or `FALSE`."""
         if text != "TRUE" or "preemption" in self._reported_causes:
             return
         if self._is_gang:
@@ -157,6 +159,7 @@ class VmShutdownNotice:
             self._report_once("preemption")
 
     def on_maintenance_event(self, text: str) -> None:
+        """Take a value of instance/maintenance-event, such as `TERMINATE_ON_HOST_MAINTENANCE`."""
         if text.startswith("TERMINATE"):
             self._expect("maintenance-event", self._clock() + self._notice_s)
         elif text == "NONE":
@@ -165,6 +168,7 @@ class VmShutdownNotice:
             self._console.log(f"Maintenance event: {text}.")
 
     def on_upcoming_maintenance(self, text: str) -> None:
+        """Take a value of instance/upcoming-maintenance: JSON, with the start of a window."""
         self._upcoming = text
         window = window_start(text)
         if text in NOTHING_UPCOMING:

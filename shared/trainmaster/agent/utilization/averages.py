@@ -51,6 +51,7 @@ class Averages:
         self._samples: list[Sample] = []
 
     def add(self, sample: Sample) -> None:
+        """Add a sample, taken after all others, to the current interval."""
         self._samples.append(sample)
 
     def take(self) -> Report | None:

@@ -88,8 +88,9 @@ class UtilizationMonitor:
     ) -> None:
         """`queue` sends the reports.
 
-        `incarnation_key` returns the incarnation that was started last; nothing is measured before
-        the first one. `progress` returns the program's progress since its last call.
+        `incarnation_key` returns the incarnation (execution of the program) that was started last;
+        nothing is measured before the first one. `interval_s`: time between two reports. `progress`
+        returns the program's progress since its last call.
         """
         self._origin = origin
         self._sources = sources

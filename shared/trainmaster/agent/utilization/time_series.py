@@ -25,6 +25,7 @@ SENT = f"{PREFIX}/network/sent_bytes_count"
 PROGRESS = f"{PREFIX}/progress"
 QUIET = f"{PREFIX}/program/quiet"
 ALIVE = f"{PREFIX}/agent/alive"
+SHARE_DIGITS = 6  # decimal places of a share
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class SeriesOrigin:
     """The machine whose time series these are."""
 
     resource: Mapping[str, str]
+    """Labels of the monitored resource, of type `generic_task`."""
     labels: Mapping[str, str]
     """Labels of all series, except for the attempt."""
 
     @staticmethod
     def of(identity: AgentIdentity) -> SeriesOrigin:
+        """Return the origin of this machine's series."""
         config = identity.config
         # The last part of the log's name is that of the installation.
         namespace = config.log["name"].rpartition("/")[2] if config.log else "trainmaster"
@@ -66,8 +69,10 @@ def request_body(
 ) -> dict[str, Any]:
     """Return the body: one point for each series.
 
-    `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of
-    the report. `quiet`: how long the program has been quiet, if it will be ended for that.
+    `key`: the incarnation (execution of the program) that was started last. `start_ns` is the time
+    of the first sample, from which bytes are counted, and `end_ns` the time of the report, both in
+    nanoseconds since 1970. `quiet`: how long the program has been quiet, if it will be ended for
+    that.
     """
     gauge = {"endTime": rfc3339(end_ns)}
     since_start = {"startTime": rfc3339(start_ns), **gauge}
@@ -133,4 +138,4 @@ def alive_body(origin: SeriesOrigin, at: str) -> dict[str, Any]:
 
 
 def _share(value: float) -> dict[str, float]:
-    return {"doubleValue": round(value, 6)}
+    return {"doubleValue": round(value, SHARE_DIGITS)}

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a default comes from."""
+    """Origin of a default."""
 
     SERVICE = "AI Platform Training"
     VERTEX = "its successor on Vertex AI"
@@ -54,7 +54,7 @@ class Argument:
     default: Value = None
     """Value without the argument; None: the algorithm or its library decides, as `help` says."""
     source: Source = Source.OURS
-    """Where the default comes from."""
+    """Origin of the default."""
     low: float | None = None
     """Smallest value of a number, included unless `is_open`."""
     high: float | None = None
@@ -163,7 +163,7 @@ class ArgumentProblem:
     name: str
     """Name of the argument; empty if there is none."""
     text: str
-    """What is wrong: the rest of a sentence that begins with the argument's name."""
+    """The problem: the rest of a sentence that begins with the argument's name."""
     example: str
     """Arguments that are accepted."""
 
@@ -179,7 +179,7 @@ class ArgumentNote:
     name: str
     requested: str
     replacement: str
-    """What has an effect in place of `requested`, or "no effect"."""
+    """The value that has an effect in place of `requested`, or "no effect"."""
     reason: str
 
 

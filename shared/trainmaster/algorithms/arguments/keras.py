@@ -15,8 +15,11 @@ OPTIMIZERS: Final = ("adam", "ftrl", "sgd")
 STEPS_MIN: Final = 2_000
 """Fewest training steps if the user does not name their number."""
 PASSES: Final = 20
-"""How often each training row is used if the user does not name a number of steps."""
+"""Number of times that each training row is used if the user does not name a number of steps."""
 STEPS_DEFAULT: Final = f"-1: {PASSES} passes over the training data, and at least {STEPS_MIN} steps"
+
+DECAY_MAX: Final = 0.999999
+"""Largest decay of Adam's moments: at 1, they would never change."""
 
 _integer: Final = maker(Kind.INTEGER, Source.VERTEX)
 _number: Final = maker(Kind.NUMBER, Source.VERTEX)
@@ -66,8 +69,8 @@ def optimizer_arguments(
         number("l1_regularization_strength", 0.0, "L1 regularization (ftrl)"),
         number("l2_regularization_strength", 0.0, "L2 regularization (ftrl)"),
         number("l2_shrinkage_regularization_strength", 0.0, "L2 shrinkage (ftrl)"),
-        number("beta_1", 0.9, "Decay of the first moment (adam)", high=0.999999),
-        number("beta_2", 0.999, "Decay of the second moment (adam)", high=0.999999),
+        number("beta_1", 0.9, "Decay of the first moment (adam)", high=DECAY_MAX),
+        number("beta_2", 0.999, "Decay of the second moment (adam)", high=DECAY_MAX),
     )
 
 
@@ -141,9 +144,11 @@ WIDE_DEEP_LEARNER: Final = ArgumentTable(
             learning_rate=0.01,
         ),
         *optimizer_arguments(
-            "dnn_",
-            _OF_DEEP,
-            _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX),
+            prefix="dnn_",
+            what=_OF_DEEP,
+            optimizer=_optimizer(
+                prefix="dnn_", what=_OF_DEEP, default="adam", source=Source.VERTEX
+            ),
             learning_rate=0.001,
         ),
     ),

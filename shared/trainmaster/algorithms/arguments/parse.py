@@ -23,7 +23,7 @@ from ..arguments.argument import (
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
-    """What a command line says."""
+    """The arguments of a command line."""
 
     values: dict[str, Value]
     """The value of each argument of the table, with defaults."""
@@ -99,7 +99,7 @@ def _pairs(
         argument = table.find(name)
         is_flag = argument is not None and argument.kind is Kind.FLAG
         if not has_value:
-            following = rest[0] if rest else "--"
+            following = rest[0] if rest else "--"  # at the end, no value follows
             may_follow = not is_flag or following.lower() in BOOLEANS
             if may_follow and not following.startswith("--"):
                 text = rest.pop(0)
@@ -140,6 +140,9 @@ def _read(
 
 
 def _example(argument: Argument) -> str:
+    """Return the argument with an allowed value, for a message: its default, if that is a text or a
+    number.
+    """
     if argument.kind is Kind.PATH:
         return f"--{argument.name}={STORAGE}my-bucket/data/training.csv"
     if argument.choices:

@@ -146,14 +146,14 @@ PARAMETERS: Final = (
     _integer("top_k", 0, "For gblinear: number of columns; 0: all.", low=0),
 )
 _own: Final = maker(Kind.NUMBER, Source.OURS)
-_DISTRIBUTED: Final = (
-    _own(
-        "checkpoint_secs",
-        60.0,
-        "Seconds between two checkpoints, from which a restarted job continues.",
-        low=0,
-    ),
-    _own("wait_minutes", 30.0, "How long a replica waits for lost replicas.", low=0, is_open=True),
+_CHECKPOINT_SECS: Final = _own(
+    "checkpoint_secs",
+    60.0,
+    "Seconds between two checkpoints, from which a restarted job continues.",
+    low=0,
+)
+_WAIT_MINUTES: Final = _own(
+    "wait_minutes", 30.0, "How long a replica waits for lost replicas.", low=0, is_open=True
 )
 
 
@@ -176,9 +176,12 @@ def xgboost_metrics(values: Values) -> list[str]:
 
 def common_names(metrics: Sequence[str]) -> tuple[str, ...]:
     """Return the names of metrics that all algorithms share and that follow from these."""
-    has_error = any(name in metrics for name in ("error", "merror"))
-    has_loss = any(name in metrics for name in ("logloss", "mlogloss", "rmse"))
-    return (*(("accuracy",) if has_error else ()), *(("loss",) if has_loss else ()))
+    names = []
+    if any(name in metrics for name in ("error", "merror")):
+        names.append("accuracy")
+    if any(name in metrics for name in ("logloss", "mlogloss", "rmse")):
+        names.append("loss")
+    return tuple(names)
 
 
 def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
@@ -214,9 +217,9 @@ def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
 
 
 BOOSTED_TREES: Final = ArgumentTable(
-    (*TABULAR, *PARAMETERS, *(item for item in _DISTRIBUTED if item.name == "checkpoint_secs")),
+    (*TABULAR, *PARAMETERS, _CHECKPOINT_SECS),
     (check_splits, check_classes, check_depth, check_weights),
 )
 XGBOOST_DIST: Final = ArgumentTable(
-    (*DATA, JOB_DIR, *PARAMETERS, *_DISTRIBUTED), (check_classes, check_depth)
+    (*DATA, JOB_DIR, *PARAMETERS, _CHECKPOINT_SECS, _WAIT_MINUTES), (check_classes, check_depth)
 )

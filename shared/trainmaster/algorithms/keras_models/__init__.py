@@ -1,4 +1,4 @@
-"""What `linear_learner`, `wide_deep_learner` and `tab_net` share, and their models.
+"""The models of `linear_learner`, `wide_deep_learner` and `tab_net`, and the code that they share.
 
 rows        texts of a row → tensors; part of the exported model
 training    the loop: steps, evaluations, checkpoints

@@ -13,6 +13,9 @@ import tf_keras
 layers = tf_keras.layers
 EPSILON = 1e-5
 """Keeps divisions by a deviation of 0 finite."""
+POWER_MIN = 0.01
+POWER_MAX = 1.99
+"""Limits of the learnt power of `YeoJohnson`, which must be greater than 0 and less than 2."""
 RESIDUAL_SCALE = 0.5**0.5
 """Keeps the variance of a sum of two layers. Source: the paper, section "Feature processing"."""
 
@@ -39,8 +42,8 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
     """Batch normalization over parts of a batch, `ghost_batches` of equal size. Source: Hoffer et
     al. (arXiv 1705.08741).
 
-    `momentum`: how much of a moving average stays after each batch; outside training, the averages
-    are used.
+    `momentum`: share of a moving average that stays after each batch; outside training, the
+    averages are used.
     """
 
     def __init__(self, ghost_batches: int, momentum: float) -> None:
@@ -121,8 +124,8 @@ class YeoJohnson(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no t
         self.power = self.add_weight("power", (shape[-1],), initializer="ones")
 
     def call(self, values: Any) -> Any:
-        # The power stays within (0, 2): both branches divide by it, or by its distance from 2.
-        power = tf.clip_by_value(self.power, 0.01, 1.99)
+        # Both branches divide by the power, or by its distance from 2.
+        power = tf.clip_by_value(self.power, POWER_MIN, POWER_MAX)
         positive = (tf.pow(tf.maximum(values, 0) + 1, power) - 1) / power
         negative = -(tf.pow(tf.maximum(-values, 0) + 1, 2 - power) - 1) / (2 - power)
         return tf.where(values >= 0, positive, negative)

@@ -35,7 +35,7 @@ class Sizes:
     steps: int
     """Number of transformers: the first makes the first mask, each other one adds a decision."""
     relaxation: float
-    """How often a column may be selected; 1: by one step only."""
+    """Limit of the sum of a column's masks over the steps; 1: only one step may select it fully."""
     shared_layers: int
     """Layers of each transformer whose weights all steps share."""
     own_layers: int
@@ -44,7 +44,7 @@ class Sizes:
     ghost_batches: int
     """Parts of a batch that are normalized separately."""
     momentum: float
-    """How much of a moving average of batch normalization stays after each batch."""
+    """Share of a moving average of batch normalization that stays after each batch."""
     large_category_dim: int
     large_category_thresh: int
     """Columns with more categories have embeddings of width `large_category_dim`, others of width

@@ -25,21 +25,25 @@ from ..results import checkpoint_folder, report_metrics
 Array = np.ndarray[Any, Any]
 SHUFFLED_ROWS_MAX = 100_000
 """Rows that are shuffled together, at most."""
+PREFETCHED_BATCHES = 2
+"""Batches that are prepared while the model trains on an earlier one."""
+CHECKPOINT = "checkpoint-1"
+"""Name of the only checkpoint, which each new one replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Encoded rows."""
+    """Encoded rows, as arrays with one element or row for each of them."""
 
     inputs: Mapping[str, Array]
+    """By the keys of `rows.Inputs`: numbers, float32 [rows, numbers]; categories, int64 [rows,
+    categories].
+    """
     targets: Array
     """Numbers of classes, or standardized numbers."""
 
     def __len__(self) -> int:
         return len(self.targets)
-
-
-Evaluate = Callable[[Rows], dict[str, float]]
 
 
 def step_count(values: Values, rows: int) -> int:
@@ -69,7 +73,7 @@ def fit(
             rows = tf.data.Dataset.from_tensor_slices((dict(training.inputs), training.targets))
             seed = integer_in(values, "seed") + done
             rows = rows.shuffle(min(len(training), SHUFFLED_ROWS_MAX), seed=seed).repeat()
-            batches = rows.batch(batch, drop_remainder=True).prefetch(2)
+            batches = rows.batch(batch, drop_remainder=True).prefetch(PREFETCHED_BATCHES)
             model.fit(
                 batches, steps_per_epoch=total - done, epochs=1, verbose=0, callbacks=[progress]
             )
@@ -102,7 +106,7 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         """Read the job's last checkpoint, if there is one, and return its step."""
         folder = self._scratch / "restored"
         if self._stored is not None and read_folder(self._stored, folder):
-            self._checkpoint.restore(str(folder / "checkpoint-1"))
+            self._checkpoint.restore(str(folder / CHECKPOINT))
             self.step = int(self._checkpoint.step.numpy())
             print(f"resuming after step {self.step}", flush=True)
         return self.step
@@ -140,5 +144,5 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._reported_step = self.step
         if self._stored is not None:
             self._checkpoint.step.assign(self.step)
-            self._checkpoint.write(str(self._scratch / "checkpoint" / "checkpoint-1"))
+            self._checkpoint.write(str(self._scratch / "checkpoint" / CHECKPOINT))
             write_folder(self._scratch / "checkpoint", self._stored)

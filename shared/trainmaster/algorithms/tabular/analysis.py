@@ -37,7 +37,7 @@ _INTEGER: Final = r"[+-]?[0-9]+"
 
 @dataclass(frozen=True, slots=True)
 class CategoryLimits:
-    """How many categories of a column have a number of their own."""
+    """Limits of the categories of one column that have a number of their own."""
 
     vocabulary_max: int
     """Largest number of categories of a vocabulary; a column with more is hashed."""

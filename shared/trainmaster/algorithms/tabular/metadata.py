@@ -27,14 +27,14 @@ TARGET: Final = 0
 
 
 class ColumnType(StrEnum):
-    """What the values of a column are."""
+    """The kind of a column's values."""
 
     NUMERICAL = "numerical"
     CATEGORICAL = "categorical"
 
 
 class Treatment(StrEnum):
-    """What happens to a column."""
+    """The use of a column by models."""
 
     NONE = "none"  # a number
     IDENTITY = "identity"  # categories that are whole numbers

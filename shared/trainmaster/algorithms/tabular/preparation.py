@@ -24,6 +24,8 @@ MISSING_SHARE_MAX: Final = 0.1
 """Rows with more missing values are dropped. Source: the service's page on preprocessing."""
 SPLIT_SEED: Final = 1
 """A restarted program must get the same tables."""
+CLASSES_SHOWN: Final = 10
+"""Most known classes in the message about an unknown one."""
 PARTS: Final = ("training", "validation", "test")
 """Names of the tables; argument `NAME_data_path` has the file of each."""
 
@@ -148,7 +150,7 @@ def _convert_target(cells: pd.Series, metadata: Metadata, name: str) -> pd.Serie
                 f"the {name} data have the class {unknown.iloc[0]!r}, which the training data do"
                 " not have"
             )
-            raise DataError(f"{problem} ({', '.join(classes[:10])})")
+            raise DataError(f"{problem} ({', '.join(classes[:CLASSES_SHOWN])})")
         return cells.map({label: number for number, label in enumerate(classes)}).astype("int64")
     numbers = to_numbers(cells)
     if numbers.isna().any():

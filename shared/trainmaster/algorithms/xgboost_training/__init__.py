@@ -1,4 +1,4 @@
-"""What `boosted_trees` and `xgboost_dist` share.
+"""The code that `boosted_trees` and `xgboost_dist` share.
 
 parameters   arguments → XGBoost's parameters
 training     the boosting rounds, with checkpoints

@@ -8,7 +8,9 @@ from ..arguments.argument import Values
 from ..arguments.xgboost import CLASSIFICATION, PARAMETERS, xgboost_metrics
 
 _NO_PARAMETERS: Final = ("num_boost_round", "csv_weight", "eval_metric", "sketch_eps", "predictor")
-"""Arguments that XGBoost does not take as parameters, under these names or any more."""
+"""Arguments that are not passed on as parameters: other code reads them, or XGBoost no longer has
+them.
+"""
 _OF_TREES: Final = (
     "max_depth",
     "gamma",

@@ -25,11 +25,15 @@ from trainmaster.gcp.compute_fleet.hardware import accelerators
 from trainmaster.gcp.compute_fleet.purchase_requests import purchase_request
 
 AT_ONCE: Final = 24
+"""Most calls that run at the same time."""
 CALL_S: Final = 5.0
 """Deadline of one call. It is not repeated: a job waits for it."""
 SHORT_UPTIME: Final = "60s"
-"""Most VMs are expected to be preempted within ten minutes: the next value is 600 s."""
+"""The shortest estimate of the uptime. The next one is 600 s, so most VMs are expected to be
+preempted within ten minutes.
+"""
 SHORT_UPTIME_CHANCE: Final = 0.1
+"""The chance that stands for such an estimate."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +94,7 @@ class CapacityAdvisor:
         return chances
 
     def _ask(self, question: _Question, group: TaskGroup, now: datetime) -> _Answer:
+        """Return Google's advice about the role's VMs; an error counts as no advice."""
         zone = question.zone
         purchase = purchase_request(group.purchase.price, group.machine_type)
         selection = {

@@ -35,7 +35,7 @@ from trainmaster.gcp.vm_labels import (
 )
 
 SETTLE_S: Final = 3.0
-"""How long to wait for one of the two changes."""
+"""Longest wait for one of the two changes."""
 
 
 class Directives:

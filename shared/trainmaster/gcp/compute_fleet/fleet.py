@@ -52,7 +52,7 @@ from trainmaster.gcp.vm_labels import HEARTBEAT, METRIC, job_key, parse_heartbea
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 SETTLE_S: Final = 3.0
-"""How long to wait for a delete.
+"""Longest wait for a delete.
 
 The emulator finishes within this time. On Google Cloud a delete takes half a minute, which is too
 long to wait in a function.
@@ -143,7 +143,7 @@ class ComputeFleet:
 
     def delete(self, vm: Vm) -> bool:
         """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
-        deleted.
+        deleted. Return whether it is gone.
         """
         with compute_errors(f"delete {vm.name}"):
             try:
@@ -258,6 +258,8 @@ def _label_filter(job_id: str) -> str:
 
 
 def _is_earlier(vm: Vm, create: Create) -> bool:
-    """Return whether the VM is being stopped or deleted, and is not one of those to create."""
+    """Return whether the VM must be gone before another one of its name is created: it ends or has
+    stopped, or is of an earlier generation.
+    """
     is_ending = vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
     return is_ending or vm.vm_generation < create.vm_generation

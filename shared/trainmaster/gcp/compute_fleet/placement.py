@@ -36,7 +36,7 @@ from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.ports import Created, CreateOutcome, Pending
 
 SETTLE_S: Final = 5.0
-"""How long to wait for a policy: it is only a record, created in a second or two."""
+"""Longest wait for a policy: it is only a record, created in a second or two."""
 _IN_USE: Final = "resourceInUseByAnotherResource"
 
 

@@ -46,6 +46,7 @@ def resource(
 
 
 def items(metadata: Mapping[str, str]) -> list[compute_v1.Items]:
+    """Return the metadata in the form in which requests have it."""
     return [compute_v1.Items(key=key, value=value) for key, value in metadata.items()]
 
 

@@ -32,7 +32,9 @@ COMMITTED_AT: Final = "committed_at"
 An import of an export keeps it, but not the document's create time.
 """
 MARK_TRIES: Final = 5
-"""How often `mark_done` reads again after another writer confirmed some of the same entries."""
+"""Most writes that `mark_done` tries. One fails if another writer has confirmed some of the same
+entries.
+"""
 
 
 class Ledgers(Database):

@@ -59,7 +59,7 @@ REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 CAPACITY: Final = "capacity"
 NOTED_FOR: Final = timedelta(minutes=1)
-"""How long a process does not write an outcome that equals the one it wrote last.
+"""Time within which a process does not write the same outcome again.
 
 Firestore recommends at most one write per second to a document, and a thousand jobs may request the
 same VMs.
@@ -181,8 +181,10 @@ class Incidents(Database):
 
     def outcomes(self, keys: Sequence[tuple[str, str]]) -> tuple[Outcome, ...]:
         """Return the stored outcomes with these keys, pairs of zone and kind of machine."""
-        snapshots = self._get(*(_outcome_path(key) for key in keys)).values() if keys else ()
-        return tuple(read(Outcome, snapshot.to_dict()) for snapshot in snapshots)
+        if not keys:
+            return ()
+        snapshots = self._get(*map(_outcome_path, keys))
+        return tuple(read(Outcome, snapshot.to_dict()) for snapshot in snapshots.values())
 
     def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
         """Return the outcomes of `since` and later in which no VM was created."""
@@ -192,8 +194,9 @@ class Incidents(Database):
 
 
 def _outcome_path(key: tuple[str, str]) -> str:
-    # The text of a kind may have slashes and be longer than the id of a document.
+    """Return the path of an outcome's document. `key`: zone and kind of machine."""
     zone, kind = key
+    # The text of a kind may have slashes and be longer than the id of a document.
     return f"{CAPACITY}/{zone}-{hashlib.sha256(kind.encode()).hexdigest()[:16]}"
 
 

@@ -103,9 +103,6 @@ class Inspection:
         """Services that did not answer, which are not called again: many checks would wait for each
         of them.
         """
-        """Services that did not answer, which are not called again: many checks would wait for each
-        of them.
-        """
 
     def google_time(self) -> datetime:
         """Return the clock of Google's server, to the second.

@@ -25,7 +25,7 @@ from trainmaster.gcp.retries import CALL, CALL_S
 Json = dict[str, Any]
 
 UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
-"""What `put` replaces of a schedule that exists."""
+"""Fields that `put` replaces in a schedule that exists."""
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 

@@ -53,7 +53,7 @@ from trainmaster.ports import CreateOutcome, NotCreated, complete
 
 GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
-"""How long to wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
+"""Longest wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
 FIRST_WORKER: Final = "0"
 """Id of the first host of a slice in guest attributes."""
 
@@ -113,9 +113,10 @@ class TpuFleet:
             return complete(*self._listing.in_all_zones())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """Raises TemporaryError if the outcome is unknown.
+        """Create the nodes of a gang, all or none, or request one node through the queue.
 
-        The next call then finds what has been started.
+        Raises TemporaryError if the outcome is unknown. The next call then finds what has been
+        started.
         """
         deadline = time.monotonic() + self._wait_s
         parent = self._parent(create.zone)
@@ -130,7 +131,7 @@ class TpuFleet:
 
     def delete(self, vm: Vm) -> bool:
         """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
-        deleted.
+        deleted. Return whether it is gone.
         """
         with tpu_errors(f"delete {vm.name}"):
             if not vm.instance_id.isdigit():
@@ -145,10 +146,13 @@ class TpuFleet:
             return self._delete_node(node)
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """All metadata and all labels are sent again, because the mask names the whole of them.
+        """Write the directive into the node's metadata and into its label.
+
+        Return False if the node has changed since it was listed, is gone, or accepts no directive
+        now. All metadata and all labels are sent again, because the mask names the whole of them.
 
         Two concurrent writers are not detected: an agent ignores a directive that is older than its
-        last one, and the next provisioning round overwrites it.
+        last one, and the next reconciliation overwrites it.
         """
         with tpu_errors(f"direct {vm.name}"):
             node = self._same(vm)
@@ -182,7 +186,7 @@ class TpuFleet:
         raise LookupError(f"{hand_over.vm.name} is a TPU node, which no other job can take")
 
     def release(self, job: Job) -> bool:  # noqa: ARG002 - the port's signature
-        """Cloud TPU keeps nothing of a job but its nodes."""
+        """Return True: Cloud TPU keeps nothing of a job but its nodes."""
         return True
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
@@ -225,7 +229,7 @@ class TpuFleet:
         return tuple(item.value for item in items if f"{item.namespace}/{item.key}" == path)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's
-        """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""
+        """Return no output: Cloud TPU has no serial console. Cloud Logging has programs' output."""
         return "", start
 
     def _parent(self, zone: str) -> str:
@@ -234,7 +238,7 @@ class TpuFleet:
     def _delete_created(self, job: Job, create: Create) -> None:
         """Delete the nodes that this create made, because it is all or nothing.
 
-        A node that cannot be deleted now is deleted in a later provisioning round, as a node in the
+        A node that cannot be deleted now is deleted by a later reconciliation, as a node in the
         wrong zone.
         """
         for vm in self.list_vms(job.job_id, (create.zone,)):

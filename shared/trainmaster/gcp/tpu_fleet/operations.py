@@ -32,9 +32,11 @@ from trainmaster.gcp.tpu_fleet.errors import problem_of, problem_of_operation
 from trainmaster.gcp.vm_defaults import Problem
 
 OUTCOME_VALID_S: Final = 300
+"""Time from the start of an operation within which its outcome counts."""
 PAGE_SIZE: Final = 500
 """Only one page is read: the operations that matter are minutes old."""
 POLL_FIRST_S: Final = 0.1
+"""First pause between two polls of an operation. Each further one is twice as long."""
 POLL_MAX_S: Final = 2.0
 """Longest pause between two polls of an operation: Cloud TPU has no call that waits for one."""
 
@@ -47,7 +49,7 @@ class Operation:
     target: str = ""
     """Full name of the resource that it changes."""
     verb: str = ""
-    """What it does, such as `create`."""
+    """Its action, such as `create`."""
     started_at: datetime | None = None
     """When it began; None: the API does not report it."""
     done: bool = False
@@ -56,6 +58,7 @@ class Operation:
 
     @staticmethod
     def parse(body: Mapping[str, Any]) -> Operation:
+        """Return the operation that this JSON of the API describes."""
         metadata = body.get("metadata") or {}
         created_at = metadata.get("createTime")
         return Operation(

@@ -52,7 +52,7 @@ from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_ROUND, job_key, label
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 
 SETTLE_S: Final = 3.0
-"""How long to wait until a queued resource is accepted or deleted."""
+"""Longest wait until a queued resource is accepted or deleted."""
 PAGE_SIZE: Final = 200
 LISTED_FIELDS: Final = (
     "queuedResources(name,createTime,state,tpu/nodeSpec/node/labels),nextPageToken,unreachable"
@@ -122,6 +122,7 @@ class QueuedResources:
         )
 
     def _request(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
+        """Send the request, and wait for a moment whether Cloud TPU refuses it."""
         until = provisioning_deadline(job)
         if until is not None and until <= datetime.now(UTC):
             return Pending()  # the job is about to end, because its provisioning time is over

@@ -338,3 +338,37 @@ def test_message_ends_before_the_lines_of_another_rank() -> None:
     error = parse_traceback(lines + CHILD_FAILED)
     assert error is not None
     assert error["message"] == "bad batch"
+
+
+CAUSE = "The above exception was the direct cause of the following exception:\n\n"
+POOL = 'multiprocessing.pool.RemoteTraceback: \n"""\n' + WORKER + '"""\n\n'
+WAITING = (
+    TB
+    + '  File "/usr/lib/python3.11/multiprocessing/pool.py", line 774, in get\n    raise value\n'
+    + "ValueError: bad batch\n"
+)
+
+
+@pytest.mark.parametrize("between", ["", prefixed("[rank1]: ", LOST_PEER)])
+def test_error_in_a_pool_has_its_frames_whatever_another_rank_prints_meanwhile(
+    between: str,
+) -> None:
+    output = prefixed("[rank0]: ", POOL) + between + prefixed("[rank0]: ", CAUSE + WAITING)
+    error = parse_traceback(output + CHILD_FAILED)
+    assert error is not None
+    assert error["own_frame"] == "trainer/task.py:7 in main"
+
+
+@pytest.mark.parametrize("between", ["", prefixed("[rank1]: ", LOST_PEER)])
+def test_error_of_another_rank_is_not_a_cause(between: str) -> None:
+    output = prefixed("[rank0]: ", WORKER) + between
+    error = parse_traceback(output + prefixed("[rank0]: ", CAUSE + WAITING) + CHILD_FAILED)
+    assert error is not None
+    assert error["causes"] == ["ValueError"]
+
+
+def test_exception_group_has_the_cause_that_is_printed_without_a_bar() -> None:
+    group = "  + Exception Group " + TB + prefixed("  | ", WORKER.partition("\n")[2])
+    error = parse_traceback(prefixed("[rank0]: ", WORKER.replace("Value", "Key") + CAUSE + group))
+    assert error is not None
+    assert (error["type"], error["causes"]) == ("ValueError", ["KeyError"])
