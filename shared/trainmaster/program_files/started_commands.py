@@ -30,15 +30,23 @@ _LAUNCHER_MODULES: Final = {
 }
 """Module that `python -m` runs → the launcher that does the same."""
 _DEPTH_MAX: Final = 4
-"""Scripts that start each other."""
+"""Scripts that start each other, at most."""
 
 
-def started_commands(
-    command: Sequence[str], files: ProgramFiles, depth: int = 0
-) -> Iterator[list[str]]:
+def started_commands(command: Sequence[str], files: ProgramFiles) -> Iterator[list[str]]:
     """Yield the commands that are not shells, each as its words, in the order of their text.
 
-    `files`: where scripts of the folder are found.
+    `files`: where scripts of the folder are found. Each of them is read once, so that scripts that
+    start each other, or themselves, take no longer than their text.
+    """
+    return _commands_below(command, files, read=set(), depth=0)
+
+
+def _commands_below(
+    command: Sequence[str], files: ProgramFiles, read: set[str], depth: int
+) -> Iterator[list[str]]:
+    """Yield the commands that a command starts. `read`: texts of the scripts that were read, which
+    is extended. `depth`: scripts that have started this command.
     """
     words = _without_wrappers(command)
     if not words:
@@ -47,9 +55,12 @@ def started_commands(
     if script is None or depth == _DEPTH_MAX:
         yield _as_launcher(words)
         return
+    if script in read:
+        return
+    read.add(script)
     for line in re.sub(r"\\\n", " ", script).splitlines():
         for inner in _commands_of(line):
-            yield from started_commands(inner, files, depth + 1)
+            yield from _commands_below(inner, files, read, depth + 1)
 
 
 def _without_wrappers(command: Sequence[str]) -> list[str]:

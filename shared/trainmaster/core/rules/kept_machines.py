@@ -34,6 +34,7 @@ from trainmaster.core.events import (
 from trainmaster.core.model.fit import ROLE, fit_of, may_share
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.machine_set import KeptVm, MachineSet, ReleaseCause
+from trainmaster.core.rules.vm_loss import FAULTY_ENDS
 from trainmaster.core.timeouts import CHAIN_S
 
 FAULTS: Final = (
@@ -44,12 +45,6 @@ FAULTS: Final = (
     Reason.UNFIT,
 )
 """Reasons of a failure that may be a fault of the machines: they are not kept."""
-FAULTY_ENDS: Final = {
-    ExitCause.UNFIT: "failed the preflight",
-    ExitCause.SETUP: "could not be set up",
-    ExitCause.VM_STOPPING: "was shutting down",
-}
-"""Causes of exits after which a job that runs gets another VM, and what the VM did, in words."""
 SHOWN_MAX: Final = 3
 """Replicas whose lost VMs a sentence names."""
 

@@ -35,7 +35,7 @@ from trainmaster.core.rules.hung_member import find_hung_member, find_stalled_me
 from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.user_requests import cancel_at_cap
-from trainmaster.core.rules.vm_loss import describe_loss
+from trainmaster.core.rules.vm_loss import FAULTY_ENDS, describe_loss
 
 
 def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
@@ -122,9 +122,6 @@ def _describe(end: End) -> str:
     if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
         return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):
-        happened = {
-            ExitCause.UNFIT: "failed the preflight",
-            ExitCause.SETUP: "could not be set up",
-        }.get(end.cause, "was shutting down")
+        happened = FAULTY_ENDS.get(end.cause, FAULTY_ENDS[ExitCause.VM_STOPPING])
         return f"The VM of {end.subject.replica_id.words} {happened}"
     return describe_loss(end)

@@ -27,7 +27,7 @@ from trainmaster.core.actions import (
     StopRound,
 )
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
-from trainmaster.core.events import VmLost
+from trainmaster.core.events import ExitCause, VmLost
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.job import Job, State
@@ -53,6 +53,12 @@ GIVEN_UP: Final = (
     Reason.VM_RESTARTED,
 )
 """Reasons for which Trainmaster gives up a VM that still exists."""
+FAULTY_ENDS: Final = {
+    ExitCause.UNFIT: "failed the preflight",
+    ExitCause.SETUP: "could not be set up",
+    ExitCause.VM_STOPPING: "was shutting down",
+}
+"""Causes of exits after which a job that runs gets another VM, and what the VM did, in words."""
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
