@@ -1,5 +1,8 @@
 """The IAM of Pub/Sub and Firestore: each function has what infra/ grants, and a refusal names the
 permission.
+
+A gate is a server before an emulator. It serves one account, a function or a VM, and passes only
+calls that the account may make on Google Cloud: the emulators themselves check no permission.
 """
 
 from __future__ import annotations
