@@ -29,9 +29,8 @@ LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 _COMMON_PROGRAMS: Final = frozenset(
     ["env", "ionice", "nice", "nohup", "perl", "setsid", "stdbuf", "taskset", "time", "timeout"]
 ) | {*LAUNCHERS, *SHELLS}
-_RUN_IN_ENVIRONMENTS: Final = (
-    *("conda", "mamba", "micromamba"),
-    *("hatch", "pdm", "pipenv", "poetry", "rye", "uv"),
+_RUN_IN_ENVIRONMENTS: Final = frozenset(
+    ["conda", "hatch", "mamba", "micromamba", "pdm", "pipenv", "poetry", "rye", "uv"]
 )
 """Programs whose subcommand `run` starts a command in an environment that they have installed."""
 _RUN_ON_MACHINES: Final = ("mpiexec", "mpirun", "srun")

@@ -119,7 +119,15 @@ _NO_OPTION: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9][0-9a-fx.,-]*[smhd]?", re.
 """A variable, or a number such as a duration or a list of processors, before the command."""
 
 _MOVES: Final = (
-    *("-C", "-D", "--chdir", "--cwd", "--directory", "-wdir", "--wdir", "-R", "--chroot"),
+    "-C",
+    "-D",
+    "--chdir",
+    "--cwd",
+    "--directory",
+    "-wdir",
+    "--wdir",
+    "-R",
+    "--chroot",
     "PYTHONPATH=",
 )
 """How options and variables begin with which a command finds files or modules elsewhere."""
