@@ -189,7 +189,7 @@ def test_client_as_the_page_on_migrating_builds_it_calls_this_api(
     (expression,) = re.findall(r"`(discovery\.build\(.*?\))`", page)
     monkeypatch.setenv("TRAINMASTER_API_ENDPOINT", endpoint)
     monkeypatch.setattr(google.auth, "default", lambda **_: (Credentials(token=OWNER), PROJECT))
-    client = eval(expression, {"discovery": discovery, "os": os})
+    client = eval(expression, {"discovery": discovery, "os": os})  # noqa: S307
     jobs = client.projects().jobs()
     assert jobs.list(parent=PARENT).uri.startswith(f"{endpoint}/")
     assert jobs.list(parent=PARENT).execute() == {}
