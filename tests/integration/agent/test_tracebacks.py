@@ -49,6 +49,20 @@ TRACEBACKS = [
         ("tf.errors.NotFoundError", "no gs://b", None),
     ),
     (TB + MAIN + "__main__.main.<locals>.Odd: x\n", ("__main__.main.<locals>.Odd", "x", None)),
+    (
+        TB
+        + INNER
+        + "RuntimeError: DataLoader worker (pid 216) is killed by signal: Segmentation fault. \n\n"
+        + "The above exception was the direct cause of the following exception:\n\n"
+        + TB
+        + MAIN
+        + "RuntimeError: DataLoader worker (pid(s) 216) exited unexpectedly\n",
+        (
+            "RuntimeError",
+            "DataLoader worker (pid 216) is killed by signal: Segmentation fault. ",
+            "trainer/task.py:41 in main",
+        ),
+    ),
     (TB + MAIN + "ValueError: one\ntwo\n  three\n", ("ValueError", "one\ntwo\n  three", None)),
     (
         TB
