@@ -78,10 +78,8 @@ def test_message_above_pubsubs_limits_is_refused_as_by_google(upstream: str) -> 
         topic="projects/p/topics/trainmaster-submit", messages=[PubsubMessage(data=b"x"), message]
     )
     error = call("upload", upstream, PUBLISH, bytes(PublishRequest.serialize(request)))
-    assert (error.code(), "more than 100 attributes" in error.details()) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
-        True,
-    )
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "more than 100 attributes" in error.details()
 
 
 def commit() -> bytes:
