@@ -10,11 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import pairwise, takewhile
 from pathlib import PurePosixPath
 from typing import Final
 
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
 from trainmaster.program_files.source_files import Entry
+from trainmaster.program_files.wrappers import moves_command, unwrapped
 
 _SIMILAR: Final = 0.5
 """Similarity, from 0 to 1, from which a misspelled path is taken for another one."""
@@ -25,10 +27,14 @@ _SHELL_OPTIONS_WITH_VALUE: Final = ("-o", "+o", "-O", "+O", "--rcfile", "--init-
 LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 """Programs that start a script of the folder on every GPU."""
 _COMMON_PROGRAMS: Final = frozenset(
-    (*LAUNCHERS, *SHELLS, "env", "nice", "nohup", "perl", "setsid", "stdbuf", "time", "timeout")
+    ["env", "ionice", "nice", "nohup", "perl", "setsid", "stdbuf", "taskset", "time", "timeout"]
+) | {*LAUNCHERS, *SHELLS}
+_RUN_IN_ENVIRONMENTS: Final = frozenset(
+    ["conda", "hatch", "mamba", "micromamba", "pdm", "pipenv", "poetry", "rye", "uv"]
 )
-_RUN_IN_ENVIRONMENTS: Final = ("conda", "hatch", "pdm", "pipenv", "poetry", "rye", "uv")
 """Programs whose subcommand `run` starts a command in an environment that they have installed."""
+_RUN_ON_MACHINES: Final = ("mpiexec", "mpirun", "srun")
+"""Programs that start a command on each machine of a cluster, which has them installed."""
 _SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 _PIPE_TO_TEE: Final = re.compile(r"^[^#\n]*\|&?[ \t]*(?:\\\n[ \t]*)?tee\b", re.MULTILINE)
 _KEEPS_FAILURES: Final = re.compile(r"\bpipefail\b|\bPIPESTATUS\b")
@@ -37,6 +43,11 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     """Return the Python file of the folder that the command runs, or None if it is not known."""
+    if moves_command(command):
+        return None
+    command = unwrapped(command)
+    if not command:
+        return None
     script = script_of(command)
     if script is None:
         module = _module_of(command)
@@ -70,6 +81,24 @@ def check_command(
             "write env before it, or list the variable under trainmaster.env",
         )
         return
+    yield from _check_program(command, files, requirements)
+    inner = unwrapped(command)
+    is_wrapped = bool(inner) and inner != list(command)
+    if is_wrapped and _has_known_arguments(inner) and not moves_command(command):
+        yield from _check_program(inner, files, requirements)
+    operators = [word for word in command if word in _SHELL_OPERATORS]
+    if operators:
+        yield may_fail(
+            f"the command is started without a shell, and {operators[0]!r} is an argument of it",
+            "write the commands into a file such as run.sh, and give -- bash run.sh",
+        )
+
+
+def _check_program(
+    command: Sequence[str], files: ProgramFiles, requirements: Sequence[str]
+) -> Iterator[ProgramFinding]:
+    """Yield why one program cannot start, without the command that it may start itself."""
+    program = command[0]
     script = script_of(command)
     module = _module_of(command)
     if script is not None:
@@ -86,15 +115,17 @@ def check_command(
         )
     elif not _PYTHON.fullmatch(program) and not _is_known(program, requirements):
         yield _no_program(command)
-    if program in SHELLS:
+    if is_shell(command):
         yield from _check_pipes(command, script, files)
         yield from _check_line_ends(script, files)
-    operators = [word for word in command if word in _SHELL_OPERATORS]
-    if operators:
-        yield may_fail(
-            f"the command is started without a shell, and {operators[0]!r} is an argument of it",
-            "write the commands into a file such as run.sh, and give -- bash run.sh",
-        )
+
+
+def _has_known_arguments(command: Sequence[str]) -> bool:
+    """Return whether the arguments of the program can be read. Behind an unknown option of another
+    program, the first word may be the option's value.
+    """
+    program = program_name(command[0])
+    return bool(_PYTHON.fullmatch(program)) or program in (*SHELLS, *LAUNCHERS)
 
 
 def check_module(module: str, names: frozenset[str]) -> Iterator[ProgramFinding]:
@@ -161,6 +192,12 @@ def _no_program(command: Sequence[str]) -> ProgramFinding:
             "give only the command that it runs, and name its packages in requirements.txt, which"
             " the VM's Python has",
         )
+    if command[0] in _RUN_ON_MACHINES:
+        return may_fail(
+            problem,
+            "give only the command that it runs: each machine of the job runs it, with RANK and"
+            " WORLD_SIZE in its environment",
+        )
     return may_fail(problem, "the runtime or a package in requirements.txt must bring it")
 
 
@@ -202,7 +239,7 @@ def _check_pipes(
 
 def script_of(command: Sequence[str]) -> str | None:
     """Return the path of the script that the command names, or None if it names none."""
-    program, arguments = command[0], command[1:]
+    program, arguments = program_name(command[0]), command[1:]
     if program.endswith((".py", ".sh")):
         return program
     if _PYTHON.fullmatch(program):
@@ -210,18 +247,42 @@ def script_of(command: Sequence[str]) -> str | None:
         return value if kind == "script" else None
     if program in SHELLS:
         return _shell_script(arguments)
-    if program in LAUNCHERS and not {"-m", "--module"} & set(arguments):
+    if program in LAUNCHERS and not _launched_module(arguments):
         # Their options have values, but none of them is a Python file.
         return next((word for word in arguments if _is_python_file(word)), None)
     return None
 
 
 def _module_of(command: Sequence[str]) -> str:
-    """Return the module that `python -m` runs; empty: another command."""
-    if not _PYTHON.fullmatch(command[0]):
+    """Return the module that `python -m` or `torchrun -m` runs; empty: another command."""
+    program = program_name(command[0])
+    if program in LAUNCHERS:
+        return _launched_module(command[1:])
+    if not _PYTHON.fullmatch(program):
         return ""
     kind, value = _python_target(command[1:])
     return value if kind == "module" else ""
+
+
+def _launched_module(arguments: Sequence[str]) -> str:
+    """Return the module behind a launcher's option `-m`; empty: it runs a file."""
+    own_words = list(takewhile(lambda word: not _is_python_file(word), arguments))
+    for option, following in pairwise(own_words):
+        if option in ("-m", "--module"):
+            return "" if following.startswith("-") else following
+    return ""
+
+
+def program_name(word: str) -> str:
+    """Return `python3` for `/usr/bin/python3`, and so for shells and launchers; else the word."""
+    name = PurePosixPath(word).name
+    is_known = bool(_PYTHON.fullmatch(name)) or name in (*SHELLS, *LAUNCHERS)
+    return name if word.startswith("/") and is_known else word
+
+
+def is_shell(command: Sequence[str]) -> bool:
+    """Return whether the program is a shell."""
+    return program_name(command[0]) in SHELLS
 
 
 def _python_target(arguments: Sequence[str]) -> tuple[str, str]:

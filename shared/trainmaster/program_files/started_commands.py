@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import dropwhile
 from typing import Final
 
-from trainmaster.program_files.command import SHELLS, inline_script, script_of
+from trainmaster.program_files.command import (
+    inline_script,
+    is_shell,
+    program_name,
+    script_of,
+)
 from trainmaster.program_files.findings import ProgramFiles
+from trainmaster.program_files.wrappers import unwrapped
 
-_WRAPPERS: Final = ("env", "exec", "nice", "nohup", "stdbuf", "sudo", "time", "timeout")
-"""Programs that start the command behind their options."""
-_OF_A_WRAPPER: Final = re.compile(r"-.*|[A-Za-z_]\w*=.*|[0-9.]+[smhd]?", re.DOTALL)
-"""An option, a variable, or a number before the command of a wrapper."""
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+"""A variable before a command of a shell."""
 _KEYWORDS: Final = ("do", "then", "else", "if", "while", "!", "{")
 """Words of a shell that stand before a command."""
 _OPERATOR: Final = re.compile(r"[;&|()]+")
@@ -64,17 +67,21 @@ def _commands_below(
 
 
 def _without_wrappers(command: Sequence[str]) -> list[str]:
+    """Return the command behind keywords and variables of a shell, and behind wrappers."""
     words = list(command)
-    while words and (words[0] in (*_WRAPPERS, *_KEYWORDS) or _OF_A_WRAPPER.fullmatch(words[0])):
-        words = list(dropwhile(_OF_A_WRAPPER.fullmatch, words[1:]))
+    while words:
+        is_of_shell = words[0] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[0])
+        inner = words[1:] if is_of_shell else unwrapped(words)
+        if inner == words:
+            break
+        words = inner
     return words
 
 
 def _shell_text(words: Sequence[str], files: ProgramFiles) -> str | None:
     """Return the text that a shell runs; None: the command is none, or its script is not known."""
     name = script_of(words)
-    is_shell = words[0] in SHELLS or (name is not None and name.endswith(".sh"))
-    if not is_shell:
+    if not is_shell(words) and not (name is not None and name.endswith(".sh")):
         return None
     inline = inline_script(words[1:])
     if inline is not None:
@@ -103,7 +110,8 @@ def _commands_of(line: str) -> Iterator[list[str]]:
 
 
 def _as_launcher(words: list[str]) -> list[str]:
-    """Return `python -m torch.distributed.run …` as `torchrun …`."""
+    """Return `python -m torch.distributed.run …` and `/opt/bin/torchrun …` as `torchrun …`."""
+    words = [program_name(words[0]), *words[1:]]
     if words[0].startswith("python") and words[1:2] == ["-m"] and len(words) > 2:  # noqa: PLR2004
         launcher = _LAUNCHER_MODULES.get(words[2])
         if launcher:

@@ -4,9 +4,12 @@ it.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import google.auth
 import pytest
 from flask import Flask
 from google.oauth2.credentials import Credentials
@@ -16,7 +19,9 @@ from googleapiclient.errors import HttpError
 from tests.integration.api.client import OWNER, PROJECT, UNPRIVILEGED, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.support.jobs import CHIEF, a_spec
+from tests.support.pages import read_page
 from tests.support.world import World
+from trainmaster_emulators.checkout import ROOT
 from trainmaster_local.memory.access import MemoryAccess
 
 PARENT = f"projects/{PROJECT}"
@@ -174,4 +179,18 @@ def test_python_client_manages_vertex_custom_jobs(endpoint: str, world: World) -
     assert jobs.cancel(name=created["name"], body={}).execute() == {}
     assert jobs.delete(name=created["name"]).execute()["done"]
     assert jobs.list(parent=parent).execute() == {}
+    client.close()
+
+
+def test_client_as_the_page_on_migrating_builds_it_calls_this_api(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = read_page(ROOT / "docs" / "migrating.md")
+    (expression,) = re.findall(r"`(discovery\.build\(.*?\))`", page)
+    monkeypatch.setenv("TRAINMASTER_API_ENDPOINT", endpoint)
+    monkeypatch.setattr(google.auth, "default", lambda **_: (Credentials(token=OWNER), PROJECT))
+    client = eval(expression, {"discovery": discovery, "os": os})  # noqa: S307
+    jobs = client.projects().jobs()
+    assert jobs.list(parent=PARENT).uri.startswith(f"{endpoint}/")
+    assert jobs.list(parent=PARENT).execute() == {}
     client.close()

@@ -65,6 +65,18 @@ REFUSED_COMMANDS = {
     "python ../tool.py": None,
     "bash -c missing.sh": None,
     "torchrun --nproc-per-node=2 -m trainer.task": None,
+    "timeout -s KILL 2h python trian.py": ("trian.py is not among", "train.py"),
+    "/usr/bin/nice -n 5 /usr/bin/python3 -u trian.py": ("trian.py is not among", "train.py"),
+    "env -u DISPLAY torchrun -m trainer.tsk": ("trainer/ has no module tsk", "trainer.task"),
+    "torchrun trian.py -m fast": ("trian.py is not among", "train.py"),
+    "env --unknown /dev/null trian.py": None,
+    "env -C src python main.py": None,
+    "uv run --directory=src python main.py": None,
+    "conda run --cwd src python main.py": None,
+    "nice -n 5 /opt/bin/tool trian.py": None,
+    "timeout -k 5 2h python train.py": None,
+    "/opt/tool.py": None,
+    "timeout": None,
     "accelerate launch train.py": None,
     "env LR=1 python train.py": None,
     "my-installed-program": None,
@@ -126,9 +138,17 @@ def test_program_that_the_vm_has_gives_no_warning(
     assert check(tmp_path, files, *command.split()) == []
 
 
-def test_runner_of_an_environment_names_what_takes_its_place(tmp_path: Path) -> None:
-    (found,) = check(tmp_path, FILES, "poetry", "run", "python", "train.py")
+@pytest.mark.parametrize("runner", ["poetry run", "conda run -n ml", "srun -N 2", "mpirun -np 4"])
+def test_runner_that_no_vm_has_names_what_takes_its_place(runner: str, tmp_path: Path) -> None:
+    (found,) = check(tmp_path, FILES, *runner.split(), "python", "train.py")
     assert "give only the command that it runs" in found.remedy
+    assert not found.must_fail
+
+
+def test_imports_of_a_program_that_another_one_starts_are_checked(tmp_path: Path) -> None:
+    files = {"train.py": "import einops\n", "requirements.txt": ""}
+    (found,) = check(tmp_path, files, "timeout", "-s", "KILL", "2h", "python", "train.py")
+    assert "einops" in found.problem
 
 
 @pytest.mark.parametrize(
@@ -427,6 +447,31 @@ def test_runtime_is_that_of_the_imports_unless_the_job_names_one(
         (["./run.sh"], PYTORCH),
         (["env", "A=1", "OMP_NUM_THREADS=2", "torchrun", "other.py"], PYTORCH),
         (["timeout", "-k", "5", "2h", "nice", "-n", "10", "python", "train.py"], PYTORCH),
+        (["timeout", "-s", "KILL", "5", "torchrun", "other.py"], PYTORCH),
+        (["timeout", "--kill-after=5", "--signal", "INT", "2h", "torchrun", "other.py"], PYTORCH),
+        (["env", "-u", "DISPLAY", "-C", "src", "A=1", "torchrun", "other.py"], PYTORCH),
+        (["sudo", "-Eu", "me", "A=1", "nice", "-n5", "torchrun", "other.py"], PYTORCH),
+        (["stdbuf", "-oL", "-e", "0", "torchrun", "other.py"], PYTORCH),
+        (["xvfb-run", "-a", "-s", "-screen 0 1x1x24", "torchrun", "other.py"], PYTORCH),
+        (["numactl", "--cpunodebind", "0", "-m", "0,1", "torchrun", "other.py"], PYTORCH),
+        (["taskset", "-c", "0-3,8", "ionice", "-c", "3", "torchrun", "other.py"], PYTORCH),
+        (["poetry", "-C", "app", "run", "torchrun", "other.py"], PYTORCH),
+        (["uv", "run", "--with", "rich", "train.py"], PYTORCH),
+        (["uv", "run", "-m", "train"], PYTORCH),
+        (["conda", "run", "-n", "tf", "--no-capture-output", "torchrun", "other.py"], PYTORCH),
+        (["accelerate", "launch", "other.py"], PYTORCH),
+        (["bash", "-lc", "time -p nohup torchrun other.py &"], PYTORCH),
+        (["srun", "-N", "2", "--gres", "gpu:8", "--label", "torchrun", "other.py"], PYTORCH),
+        (["mpirun", "-np", "4", "--mca", "btl", "tcp", "python", "train.py"], PYTORCH),
+        (["python", "-m", "cProfile", "-o", "profile.out", "train.py"], PYTORCH),
+        (["python", "-m", "coverage", "run", "-m", "train"], PYTORCH),
+        (["nsys", "profile", "-o", "report", "python", "train.py"], PYTORCH),
+        (["/usr/bin/env", "/usr/bin/python3", "-u", "train.py"], PYTORCH),
+        (["/bin/bash", "-c", "/opt/conda/bin/torchrun other.py"], PYTORCH),
+        (["torchrun", "-m", "tf"], None),
+        (["env", "-u", "torchrun", "python", "other.py"], None),
+        (["uv", "pip", "install", "torchrun"], None),
+        (["timeout", "5"], None),
         (["python", "-m", "torch.distributed.run", "other.py"], PYTORCH),
         (["bash", "-c", "A=1 exec python -m train || (echo failed; exit 1)"], PYTORCH),
         (["bash", "-c", "for n in 1 2; do python train.py; done"], PYTORCH),
