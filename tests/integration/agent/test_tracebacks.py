@@ -34,6 +34,8 @@ CAPTURED = (
     " status 1.\n"
 )
 
+# The output of a program → the type, the message and the frame of its error, which is None where
+# another case has the same frame; None: the output ends with no error.
 TRACEBACKS = [
     ("", None),
     ("step 1\nstep 2\n", None),
