@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
@@ -18,11 +19,15 @@ def similar_job(store: Store, wrong_id: str) -> str:
 
     `wrong_id` may be a path that ends with an id.
     """
+    jobs = store.recent_jobs(JOBS_READ)
+    return nearest_id(wrong_id, [job.job_id for job in jobs if job.deleted_at is None])
+
+
+def nearest_id(wrong_id: str, ids: Iterable[str]) -> str:
+    """Return the id that is similar to another one or to the end of a path, whatever its case;
+    empty: there is none.
+    """
     name = wrong_id.rstrip("/").rpartition("/")[2].casefold()
-    ids = {
-        job.job_id.casefold(): job.job_id
-        for job in store.recent_jobs(JOBS_READ)
-        if job.deleted_at is None
-    }
-    nearest = get_close_matches(name, ids, n=1, cutoff=_SIMILAR)
-    return ids[nearest[0]] if nearest else ""
+    known = {job_id.casefold(): job_id for job_id in ids}
+    nearest = get_close_matches(name, known, n=1, cutoff=_SIMILAR)
+    return known[nearest[0]] if nearest else ""
