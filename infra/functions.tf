@@ -82,7 +82,7 @@ module "function" {
 }
 
 # Clients call the API with their own access tokens, which Cloud Run's own check does not accept. The function verifies the token and
-# checks the caller's permissions in the project's IAM (docs/decisions/0042-api-access.md).
+# asks IAM whether the caller may read or act as the account `trainmaster-callers` (docs/decisions/0008-the-old-services-api.md, 0042-api-access.md).
 resource "google_cloud_run_service_iam_member" "api_clients" {
   count = var.api_access == "allUsers" ? 1 : 0
   # checkov:skip=CKV_GCP_102:External clients send access tokens, which Cloud Run's own check does not accept. The function verifies the token and checks permissions.
