@@ -1,8 +1,9 @@
 """Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled; or a submission that was refused and recorded; or impossible to handle (then it is
-         in the dead-letter topic with the reason): not delivered again
-    503  TemporaryError: delivered again after the subscription's backoff
+    204  handled; or RejectedError, a submission with a mistake, which is recorded; or another
+         PermanentError, and the message is in the dead-letter topic: not delivered again
+    503  TemporaryError: delivered again after the subscription's backoff. RefusedError is one: a
+         call that Google refuses until an operator grants a permission, for example
     500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last
          delivery
 
