@@ -182,7 +182,7 @@ class Client:
         the caller may not list jobs.
         """
         # Most programs name jobs that exist.
-        from trainmaster.presentation.similar_jobs import JOBS_READ, nearest_id
+        from trainmaster.presentation.similar_ids import JOBS_READ, nearest_id
 
         try:
             answer = self._api.call("GET", "jobs", query={"pageSize": str(JOBS_READ)})
