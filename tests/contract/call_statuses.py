@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from tests.contract.fleets import a_create, a_fleet, metadata, sole
+from tests.contract.fleets import a_create, a_fleet, metadata, only_vm
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.integration.tpu import slices
 from tests.integration.tpu.slices import Slices
@@ -64,8 +64,8 @@ class Clouds:
 
     def vm(self) -> Vm:
         job = self.job()
-        self.compute.create(job, a_create(job, 1), metadata())
-        return sole(self.compute, job)
+        self.compute.create(job, a_create(job, workers=1), metadata())
+        return only_vm(self.compute, job)
 
     def node(self) -> Vm:
         job = slices.a_tpu_job(slices.ONE_HOST)
@@ -81,8 +81,8 @@ def _create(clouds: Clouds, job: Job) -> Callable[[], object]:
 def _create_existing(clouds: Clouds) -> Callable[[], object]:
     """A repeated create, which lists the VMs that have the names."""
     job = clouds.job()
-    clouds.compute.create(job, a_create(job, 1), metadata())
-    return lambda: clouds.compute.create(job, a_create(job, 2, round=1), metadata())
+    clouds.compute.create(job, a_create(job, workers=1), metadata())
+    return lambda: clouds.compute.create(job, a_create(job, workers=2, round=1), metadata())
 
 
 def _release(clouds: Clouds) -> Callable[[], object]:

@@ -1,5 +1,5 @@
-"""The Compute emulator for all tests of this folder, and the fleets over it, in memory and in the
-explorer.
+"""The emulator of Compute Engine for all tests of this folder, and fleets: on it, in memory and in
+the explorer, which runs random histories in virtual time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Fleets under test: in memory, on the emulator and in the explorer, with faults, and builders of
-their requests.
+"""Fleets under test, with faults, and builders of their requests.
+
+A Fleet creates, lists and deletes VMs. There is one in memory, one on the emulator of Compute
+Engine, and one in the explorer (tests/explorer), which runs random histories in virtual time.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from trainmaster_local.memory.fleet import MemoryFleet
 
 RUN = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"
+NOWHERE: Final = "http://127.0.0.1:9"
+"""An address that nothing listens at."""
 CALL_S: Final = 60.0
 """Longest time of a call of the explorer's cloud."""
 
@@ -134,7 +138,7 @@ def a_fleet(
     )
 
 
-def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
+def a_create(job: Job, *, workers: int = 2, **changes: Any) -> Create:
     """Return the step that creates VMs for the first workers of the job."""
     replica_ids = tuple(ReplicaId(TaskType.WORKER, index) for index in range(workers))
     create = Create(
@@ -151,20 +155,20 @@ def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
 
 def metadata(directive: Directive = RUN) -> dict[str, str]:
     """Return the metadata of a VM that sleeps, with this directive."""
-    said = {
+    stored = {
         "attempt": directive.attempt,
         "incarnation": directive.incarnation,
         "action": directive.action,
     }
-    return {"startup-script": "sleep 600", "trainmaster-directive": json.dumps(said)}
+    return {"startup-script": "sleep 600", "trainmaster-directive": json.dumps(stored)}
 
 
-def sole(fleet: Fleet, job: Job) -> Vm:
+def only_vm(fleet: Fleet, job: Job) -> Vm:
     """Return the one VM that the job has."""
     (vm,) = fleet.list_vms(job.job_id)
     return vm
 
 
-def gone(fleet: Fleet, vm: Vm) -> None:
+def delete_and_wait(fleet: Fleet, vm: Vm) -> None:
     """Delete the VM and wait until it is gone."""
     eventually(lambda: fleet.delete(vm))

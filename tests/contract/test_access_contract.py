@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import unquote
 
 import pytest
 from google.auth import jwt
 
-from tests.support.serving import serving
+from tests.support.serving import JsonHandler, serving
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.ports import Access, CallersProjectError, UnknownTokenError
@@ -20,6 +20,8 @@ from trainmaster_emulators.services import iam
 from trainmaster_local.memory.access import MemoryAccess
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
+NOWHERE = "http://127.0.0.1:1"
+"""An address that nothing listens at."""
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
 
 
@@ -107,21 +109,24 @@ def test_token_that_a_service_account_signed_carries_its_scopes(
     token = jwt.encode(TokenIssuer()._signer, {"iss": ACCOUNT, "sub": ACCOUNT, **claims}).decode()
     access = ProjectAccess(
         "my-project",
-        "http://127.0.0.1:1",
-        "http://127.0.0.1:1",
+        NOWHERE,
+        NOWHERE,
         people_endpoint="",
-        tokens_endpoint="http://127.0.0.1:1",
+        tokens_endpoint=NOWHERE,
     )
     assert access.has_full_scope(token) is is_full
 
 
 def test_failed_look_up_of_scopes_is_a_temporary_error(
-    google: tuple[str, list[tuple[int, object]]],
+    google: ScriptedGoogle,
 ) -> None:
-    endpoint, answers = google
-    answers += [(503, {}), (429, {}), (400, {"error": "invalid_token"})]
+    google.answers += [(503, {}), (429, {}), (400, {"error": "invalid_token"})]
     access = ProjectAccess(
-        "my-project", endpoint, endpoint, people_endpoint="", tokens_endpoint=endpoint
+        "my-project",
+        google.endpoint,
+        google.endpoint,
+        people_endpoint="",
+        tokens_endpoint=google.endpoint,
     )
     for _ in range(2):
         with pytest.raises(TemporaryError):
@@ -136,48 +141,50 @@ def test_invalid_token_raises_unknown_token_error(access: Access) -> None:
         access.may_act_as("ya29.expired", ACCOUNT)
 
 
+@dataclass
+class ScriptedGoogle:
+    """Google's services at one address. They give the answers one after another."""
+
+    endpoint: str
+    answers: list[tuple[int, object]]
+    """Status and JSON body of each."""
+
+    def access(self) -> ProjectAccess:
+        return an_access(self.endpoint)
+
+
+def an_access(endpoint: str) -> ProjectAccess:
+    """Return the adapter, with all of Google's services at one address but the tokens' own."""
+    return ProjectAccess(
+        "my-project", endpoint, accounts_endpoint=endpoint, people_endpoint=endpoint
+    )
+
+
 @pytest.fixture
-def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
-    """An HTTP endpoint that returns the responses that the test puts into the list, one after
-    another.
-    """
+def google() -> Iterator[ScriptedGoogle]:
+    """Google at an address of its own, without answers yet."""
     answers: list[tuple[int, object]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
-            status, body = answers.pop(0)
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(*answers.pop(0))
 
         do_GET = do_POST
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as endpoint:
-        yield endpoint, answers
+        yield ScriptedGoogle(endpoint, answers)
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 400, 404])
-def test_error_response_of_iam_is_a_temporary_error(
-    google: tuple[str, list[tuple[int, object]]], status: int
-) -> None:
-    endpoint, answers = google
-    answers.append((status, {"error": {"code": status}}))
+def test_error_response_of_iam_is_a_temporary_error(google: ScriptedGoogle, status: int) -> None:
+    google.answers.append((status, {"error": {"code": status}}))
     with pytest.raises(TemporaryError, match=str(status)):
-        ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
+        google.access().granted_permissions("t", [GET])
 
 
-def test_forbidden_project_grants_nothing(google: tuple[str, list[tuple[int, object]]]) -> None:
-    endpoint, answers = google
-    answers.append((403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}}))
-    assert (
-        ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
-        == frozenset()
-    )
+def test_forbidden_project_grants_nothing(google: ScriptedGoogle) -> None:
+    google.answers.append((403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}}))
+    assert google.access().granted_permissions("t", [GET]) == frozenset()
 
 
 @dataclass
@@ -191,36 +198,24 @@ class ForeignAccount:
     may_use_project: bool
     quota_projects: list[str | None] = field(default_factory=list)
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
+    def handler(self) -> type[JsonHandler]:
         account = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_POST(self) -> None:
                 project = self.headers.get("X-Goog-User-Project")
                 account.quota_projects.append(project)
                 if project is None:
-                    self.send(
-                        403, {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}}
-                    )
+                    self.refuse("SERVICE_DISABLED")
                 elif not account.may_use_project:
-                    self.send(
-                        403,
-                        {"error": {"code": 403, "details": [{"reason": "USER_PROJECT_DENIED"}]}},
-                    )
+                    self.refuse("USER_PROJECT_DENIED")
                 else:
-                    self.send(200, {"permissions": [GET]})
+                    self.answer(200, {"permissions": [GET]})
 
             do_GET = do_POST
 
-            def send(self, status: int, body: object) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
+            def refuse(self, reason: str) -> None:
+                self.answer(403, {"error": {"code": 403, "details": [{"reason": reason}]}})
 
         return Handler
 
@@ -228,16 +223,14 @@ class ForeignAccount:
 def test_api_disabled_in_callers_project_is_called_on_behalf_of_this_project() -> None:
     account = ForeignAccount(may_use_project=True)
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), account.handler())) as endpoint:
-        assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {
-            GET
-        }
+        assert an_access(endpoint).granted_permissions("t", [GET]) == {GET}
     assert account.quota_projects == [None, "my-project"]
 
 
 def test_caller_who_may_not_use_this_project_gets_an_error_with_the_remedy() -> None:
     account = ForeignAccount(may_use_project=False)
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), account.handler())) as endpoint:
-        access = ProjectAccess("my-project", endpoint, endpoint, endpoint)
+        access = an_access(endpoint)
         for call in (
             lambda: access.granted_permissions("t", [GET]),
             lambda: access.may_act_as("t", ACCOUNT),
@@ -257,22 +250,15 @@ class Policies:
     granted: dict[str, list[str]]
     """Path of a resource → the permissions on it."""
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
+    def handler(self) -> type[JsonHandler]:
         policies = self.granted
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 has = policies.get(unquote(self.path).removesuffix(":testIamPermissions"), [])
                 granted = [name for name in asked["permissions"] if name in has]
-                data = json.dumps({"permissions": granted}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
+                self.answer(200, {"permissions": granted})
 
         return Handler
 
@@ -314,34 +300,30 @@ def test_only_the_list_of_callers_grants_calls_of_the_api(
     granted: dict[str, list[str]], expected: set[str]
 ) -> None:
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Policies(granted).handler())) as endpoint:
-        access = ProjectAccess("my-project", endpoint, endpoint)
+        access = an_access(endpoint)
         assert access.api_permissions("t", [CREATE, GET]) == expected
 
 
 def test_no_caller_may_act_as_a_missing_account(
-    google: tuple[str, list[tuple[int, object]]],
+    google: ScriptedGoogle,
 ) -> None:
-    endpoint, answers = google
-    answers += [(404, {"error": {"code": 404}}), (503, {})]
-    access = ProjectAccess("my-project", endpoint, endpoint)
+    google.answers += [(404, {"error": {"code": 404}}), (503, {})]
+    access = google.access()
     assert not access.may_act_as("t", ACCOUNT)
     with pytest.raises(TemporaryError):
         access.may_act_as("t", ACCOUNT)
 
 
 def test_permission_that_was_not_requested_is_never_granted(
-    google: tuple[str, list[tuple[int, object]]],
+    google: ScriptedGoogle,
 ) -> None:
-    endpoint, answers = google
-    answers.append((200, {"permissions": [GET, CREATE]}))
-    assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
+    google.answers.append((200, {"permissions": [GET, CREATE]}))
+    assert google.access().granted_permissions("t", [GET]) == {GET}
 
 
 def test_unreachable_iam_is_a_temporary_error() -> None:
     with pytest.raises(TemporaryError):
-        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted_permissions(
-            "t", [GET]
-        )
+        an_access(NOWHERE).granted_permissions("t", [GET])
 
 
 @pytest.mark.parametrize(
@@ -353,37 +335,30 @@ def test_unreachable_iam_is_a_temporary_error() -> None:
         {"sub": "1", "email": "", "email_verified": True},
     ],
 )
-def test_unverified_email_is_not_returned(
-    google: tuple[str, list[tuple[int, object]]], person: object
-) -> None:
-    endpoint, answers = google
-    answers.append((200, person))
-    assert ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t") is None
+def test_unverified_email_is_not_returned(google: ScriptedGoogle, person: object) -> None:
+    google.answers.append((200, person))
+    assert google.access().email("t") is None
 
 
 def test_caller_who_may_not_see_the_project_gets_no_number(
-    google: tuple[str, list[tuple[int, object]]],
+    google: ScriptedGoogle,
 ) -> None:
-    endpoint, answers = google
-    answers.append((403, {"error": {"code": 403}}))
-    assert ProjectAccess("my-project", endpoint, endpoint).project_number("t") == ""
+    google.answers.append((403, {"error": {"code": 403}}))
+    assert google.access().project_number("t") == ""
 
 
-@pytest.mark.parametrize(("status", "number"), [(404, None), (503, None), (200, None)])
-def test_missing_project_number_is_a_temporary_error(
-    google: tuple[str, list[tuple[int, object]]], status: int, number: object
-) -> None:
-    endpoint, answers = google
-    answers.append((status, {"projectNumber": number}))
+@pytest.mark.parametrize("status", [404, 503, 200])
+def test_missing_project_number_is_a_temporary_error(google: ScriptedGoogle, status: int) -> None:
+    google.answers.append((status, {}))
     with pytest.raises(TemporaryError, match=str(status)):
-        ProjectAccess("my-project", endpoint, endpoint).project_number("t")
+        google.access().project_number("t")
 
 
 def test_email_is_none_without_endpoint_and_a_temporary_error_on_failure(
-    google: tuple[str, list[tuple[int, object]]],
+    google: ScriptedGoogle,
 ) -> None:
-    endpoint, answers = google
-    assert ProjectAccess("my-project", endpoint, endpoint).email("t") is None
-    answers.append((500, {}))
+    without_people = ProjectAccess("my-project", google.endpoint, google.endpoint)
+    assert without_people.email("t") is None
+    google.answers.append((500, {}))
     with pytest.raises(TemporaryError):
-        ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t")
+        google.access().email("t")

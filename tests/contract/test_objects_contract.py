@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import tracemalloc
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from tests.support.captured_logs import CapturedLogs
-from tests.support.serving import serving
+from tests.support.serving import JsonHandler, serving
 from trainmaster.gcp import clients
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.ports import BucketForbiddenError, Objects
@@ -35,9 +34,8 @@ def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         "STORAGE_EMULATOR_HOST", f"http://{request.getfixturevalue('storage_emulator')}"
     )
     client = storage.Client(project="test", credentials=AnonymousCredentials())
-    client.create_bucket("bucket", timeout=10) if client.lookup_bucket(
-        "bucket", timeout=10
-    ) is None else None
+    if client.lookup_bucket("bucket", timeout=10) is None:
+        client.create_bucket("bucket", timeout=10)
     client.close()
     made = StorageObjects(clients.storage_client())
     yield made
@@ -127,7 +125,7 @@ def test_generation_of_an_object_in_a_missing_bucket_is_none(objects: Objects) -
     assert objects.generation(f"gs://missing-{uuid.uuid4().hex}/a.tar.gz") is None
 
 
-class Forbidding(BaseHTTPRequestHandler):
+class Forbidding(JsonHandler):
     """Cloud Storage for a caller without storage.objects.list: 403 for an object that does not
     exist.
     """
@@ -137,14 +135,7 @@ class Forbidding(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         message = "storage.objects.delete denied on resource (or it may not exist)."
-        body = json.dumps({"error": {"code": 403, "message": message}}).encode()
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        self.answer(403, {"error": {"code": 403, "message": message}})
 
 
 def test_forbidden_deletion_is_logged_and_raises_nothing(

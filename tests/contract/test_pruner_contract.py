@@ -40,8 +40,10 @@ def completed(number: int, values: Sequence[float], every: int = 100) -> Trial:
 def a_study(
     running: Sequence[float], rule: StoppingRule = StoppingRule.MEDIAN, **changes: object
 ) -> Tuning:
-    """Return a study of rising trials, of which the last one runs, and has reported
-    these values.
+    """Return a study of eight completed trials, and of trial 9, which runs and has reported these
+    values.
+
+    Completed trial N reported the values of `RISING`, each greater by N/100.
     """
     done = [completed(number, [value + number / 100 for value in RISING]) for number in range(1, 9)]
     trial = Trial(9, ("0.02",), TrialState.RUNNING, reported=curve(running))
@@ -52,6 +54,7 @@ def a_study(
 
 
 def test_trial_below_the_median_of_the_means_is_given_up_with_the_values() -> None:
+    """The mean of the first two values of trial N is 0.3 + N/100."""
     text = suggester.find_unpromising(a_study([0.1, 0.2]))[9]
     assert (
         text

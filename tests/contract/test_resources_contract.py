@@ -7,12 +7,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
 from tests.support.memory_resources import MemoryResources
-from tests.support.serving import serving
+from tests.support.serving import JsonHandler, serving
 from trainmaster.core.intake.registry_images import RegistryImage
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.resource_lookup import GoogleResources
@@ -109,14 +109,9 @@ def test_resource_of_another_project_is_unknown(subject: Subject) -> None:
     assert found is Existence.UNKNOWN
 
 
-class Unavailable(BaseHTTPRequestHandler):
+class Unavailable(JsonHandler):
     def do_GET(self) -> None:
-        self.send_response(503)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        self.answer(503, {})
 
 
 def test_failure_of_google_is_neither_existence_nor_absence() -> None:

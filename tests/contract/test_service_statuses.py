@@ -15,11 +15,10 @@ Cloud Logging, Cloud Monitoring, and of the look-ups of what a job names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 import pytest
@@ -27,7 +26,7 @@ from google.api_core import exceptions
 
 from tests.contract.call_statuses import STATUSES
 from tests.support.jobs import START
-from tests.support.serving import serving
+from tests.support.serving import JsonHandler, serving
 from trainmaster.core.intake.registry_images import RegistryImage
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
 from trainmaster.errors import ConflictError, PermanentError, RefusedError, TemporaryError
@@ -90,24 +89,16 @@ class Google:
     message: str = "refused"
     endpoint: str = ""
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
+    def handler(self) -> type[JsonHandler]:
         google = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 error = {"code": google.status, "message": google.message, "errors": []}
-                data = json.dumps({"error": error}).encode()
-                self.send_response(google.status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.answer(google.status, {"error": error})
 
             do_POST = do_PUT = do_DELETE = do_GET
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
 
         return Handler
 

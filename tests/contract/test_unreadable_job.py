@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import timedelta
 
 import pytest
 from google.cloud.firestore import Client
@@ -21,6 +22,7 @@ from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.messaging import internal_requests, topics
 
 BAD = "from_the_future"
+VCPUS_OF_THREE_JOBS = 36
 
 
 @pytest.fixture(
@@ -31,7 +33,7 @@ def world(request: pytest.FixtureRequest, client: Client) -> World:
 
     A later release then writes one of them, and this release is installed again.
     """
-    world = World(store=FirestoreStore(client), limits={"vcpus": 36})  # type: ignore[arg-type]
+    world = World(store=FirestoreStore(client), limits={"vcpus": VCPUS_OF_THREE_JOBS})  # type: ignore[arg-type]
     for job_id in (BAD, "digits_1"):
         world.job_id = job_id
         world.submit(a_spec(), f"gs://b/jobs/{job_id}.yaml#1")
@@ -54,7 +56,7 @@ def test_sweep_serves_the_other_jobs_and_reports_the_unreadable_one(
 
 def test_deadline_of_another_job_is_recorded(world: World) -> None:
     world.report_all_ready()
-    world.wait(8 * 24 * 3600)
+    world.wait(timedelta(days=8).total_seconds())  # longer than any job may run
     world.sweep()
     assert world.state == JobState.CANCELLED
 

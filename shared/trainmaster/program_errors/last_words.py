@@ -32,6 +32,25 @@ TRAILERS = (
     Trailer("TensorFlow: the same", re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] ")),
     Trailer("Python's warnings", re.compile(r"(?:\S+:\d+: )?\w*Warning: ")),
     Trailer("torchrun, about its ranks", re.compile(r"[WE]\d{4} .{0,60}torch/distributed/")),
+    Trailer(
+        "shells: traps of EXIT and ERR, without those that failed themselves",
+        re.compile(
+            r"(?!.*(?:fail|cannot|denied|no such|not found))(?:\S{1,80}: )?\W{0,8}"
+            r"(?:clean(?:ing|ed)?[ -]?up\b|(?:done|finished|exiting|(?:good ?)?bye)\W*$"
+            r"|exit(?:ed|ing)? (?:with )?(?:code|status)\b"
+            r"|error (?:occurred )?(?:on|at|in|near) line \d+\W*$"
+            r"|remov(?:ing|ed) (?:temporary|temp|scratch)\b)",
+            re.IGNORECASE,
+        ),
+    ),
+    Trailer(
+        "bash, GNU time: what a command took",
+        re.compile(
+            r"(?:real|user|sys)\s+\d|(?:total|elapsed)[ _]time\b|[\d.]+user [\d.]+system "
+            r"|\d+inputs\+\d+outputs|Command exited with non-zero status \d+$",
+            re.IGNORECASE,
+        ),
+    ),
     Trailer("GNU make", re.compile(r"make(?:\[\d+\])?: \*\*\* ")),
     Trailer("conda run", re.compile(r"ERROR conda\.cli\.main_run:")),
     Trailer("Slurm", re.compile(r"(?:srun|slurmstepd): ")),

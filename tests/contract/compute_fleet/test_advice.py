@@ -1,4 +1,4 @@
-"""Advice of Compute Engine about capacity."""
+"""Advice of Compute Engine about capacity: the chance to get Spot VMs of a kind in a zone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.contract.compute_fleet.answers import a_response
+from tests.contract.fleets import NOWHERE
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import START
 from trainmaster.core.model.purchase import Purchase, Spot
@@ -22,21 +23,22 @@ from trainmaster.ports import Advisor
 A, B, FAR = "us-central1-a", "us-central1-b", "us-east1-b"
 GPU = TaskGroup(
     TaskType.WORKER,
-    4,
-    "n1-standard-8",
-    Accelerator("nvidia-tesla-t4", 2),
+    count=4,
+    machine_type="n1-standard-8",
+    accelerator=Accelerator("nvidia-tesla-t4", 2),
     purchase=Purchase(Spot()),
 )
 BUILT_IN = TaskGroup(
     TaskType.CHIEF,
-    1,
-    "a2-highgpu-1g",
-    Accelerator("nvidia-tesla-a100", 1),
+    count=1,
+    machine_type="a2-highgpu-1g",
+    accelerator=Accelerator("nvidia-tesla-a100", 1),
     purchase=Purchase(Spot()),
 )
 KIND = "Spot n1-standard-8 with 2 x nvidia-tesla-t4"
-NOWHERE = "http://127.0.0.1:9"
 MOMENT = timedelta(microseconds=1)
+ROOM, NO_ROOM = 0.9, 0.1
+"""The emulator's chances for a zone with capacity, and for one without."""
 
 
 @pytest.fixture
@@ -47,6 +49,7 @@ def advisor(emulator: Emulator) -> Advisor:
 def chances(
     advisor: Advisor, *requests_: tuple[str, TaskGroup], after: timedelta = timedelta()
 ) -> list[float]:
+    """Return the chance of each kind of VM in each zone; nothing where there is no advice."""
     return list(advisor.advise(requests_, START + after).values())
 
 
@@ -54,7 +57,7 @@ def test_each_zone_and_role_has_advice_of_its_own(emulator: Emulator, advisor: A
     emulator.faults(stockout_zones=[A])
     found = advisor.advise([(A, GPU), (B, GPU), (FAR, BUILT_IN), (B, GPU)], START)
     other = "Spot a2-highgpu-1g with 1 x nvidia-tesla-a100"
-    assert found == {(A, KIND): 0.1, (B, KIND): 0.9, (FAR, other): 0.9}
+    assert found == {(A, KIND): NO_ROOM, (B, KIND): ROOM, (FAR, other): ROOM}
     assert advisor.advise([], START) == {}
 
 
@@ -62,18 +65,19 @@ def test_of_two_roles_of_one_kind_the_larger_decides(emulator: Emulator, advisor
     emulator.faults(machine_limits={"n1-standard-8": 4})
     one = replace(GPU, task_type=TaskType.CHIEF, count=1)
     many = replace(GPU, count=5)
-    assert chances(advisor, (A, one)) == [0.9]
-    assert chances(advisor, (A, many), (A, one)) == chances(advisor, (A, one), (A, many)) == [0.1]
+    assert chances(advisor, (A, one)) == [ROOM]
+    for requested in ([(A, many), (A, one)], [(A, one), (A, many)]):
+        assert chances(advisor, *requested) == [NO_ROOM]
 
 
 def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(
     emulator: Emulator, advisor: Advisor
 ) -> None:
-    assert chances(advisor, (A, GPU)) == [0.9]
+    assert chances(advisor, (A, GPU)) == [ROOM]
     emulator.faults(stockout_zones=[A])
-    assert chances(advisor, (A, GPU), after=ADVICE_KEPT - MOMENT) == [0.9]
-    assert chances(advisor, (A, replace(GPU, count=5)), after=MOMENT) == [0.1]
-    assert chances(advisor, (A, GPU), after=ADVICE_KEPT) == [0.1]
+    assert chances(advisor, (A, GPU), after=ADVICE_KEPT - MOMENT) == [ROOM]
+    assert chances(advisor, (A, replace(GPU, count=5)), after=MOMENT) == [NO_ROOM]
+    assert chances(advisor, (A, GPU), after=ADVICE_KEPT) == [NO_ROOM]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +104,21 @@ def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
 ) -> None:
     emulator.faults(**faults)
     assert chances(advisor, (zone, group)) == []
-    emulator.faults()
+    emulator.faults()  # none any more
     assert chances(advisor, (zone, group), after=kept - MOMENT) == []
-    is_asked_again = zone == A and group is GPU
-    assert chances(advisor, (zone, group), after=kept) == ([0.9] if is_asked_again else [])
+    is_valid_request = zone == A and group is GPU
+    assert chances(advisor, (zone, group), after=kept) == ([ROOM] if is_valid_request else [])
 
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
         pytest.param([{"obtainability": 0.8, "estimatedUptime": "600s"}], [0.8], id="long uptime"),
-        pytest.param([{"obtainability": 0.8, "estimatedUptime": "60s"}], [0.1], id="short uptime"),
+        pytest.param(
+            [{"obtainability": 0.8, "estimatedUptime": "60s"}],
+            [0.1],
+            id="uptime too short to be useful",
+        ),
         pytest.param([{"obtainability": 1.5}], [1.0], id="above 1"),
         pytest.param([{"obtainability": 0.2}, {"obtainability": 0.4}], [0.4], id="two"),
         pytest.param([{"obtainability": 0.0}], [0.0], id="none"),

@@ -12,15 +12,16 @@ from google.cloud import compute_v1
 
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import (
+    NOWHERE,
     OTHER_ZONE,
     RUN,
     EmulatorWorld,
     MemoryWorld,
     a_create,
     a_fleet,
-    gone,
+    delete_and_wait,
     metadata,
-    sole,
+    only_vm,
 )
 from tests.integration.compute.emulator import ZONE, Emulator
 from tests.support.stack import eventually
@@ -35,11 +36,11 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 
 
 def test_change_that_the_rate_limit_refuses_is_sent_again(compute: EmulatorWorld, job: Job) -> None:
-    compute.fleet.create(job, a_create(job, 1), metadata())
-    vm = sole(compute.fleet, job)
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
+    vm = only_vm(compute.fleet, job)
     compute.emulator.faults(rate_limited=1)
     compute.fleet.delete(vm)
-    gone(compute.fleet, vm)
+    delete_and_wait(compute.fleet, vm)
     assert compute.fleet.list_vms(job.job_id) == ()
 
 
@@ -47,12 +48,12 @@ def test_slow_delete_returns_false_until_the_vm_is_gone(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainmaster.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
-    compute.fleet.create(job, a_create(job, 1), metadata())
-    vm = sole(compute.fleet, job)
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
+    vm = only_vm(compute.fleet, job)
     compute.emulator.faults(slow_s=0.5)
     assert not compute.fleet.delete(vm)
-    assert sole(compute.fleet, job).status is VmStatus.STOPPING
-    gone(compute.fleet, vm)
+    assert only_vm(compute.fleet, job).status is VmStatus.STOPPING
+    delete_and_wait(compute.fleet, vm)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,11 @@ def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
     expected: type[Exception] | None,
 ) -> None:
     memory = MemoryWorld()
-    memory.fleet.create(job, a_create(job, 1), metadata())
-    vm = sole(memory.fleet, job)
+    memory.fleet.create(job, a_create(job, workers=1), metadata())
+    vm = only_vm(memory.fleet, job)
     monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
-    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint=NOWHERE)
     if expected is None:
         assert fleet.reported_metric(vm) is None
         return
@@ -93,21 +94,21 @@ def test_refused_deletion_of_a_vm_waits_while_it_is_not_ready_and_is_otherwise_a
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
 ) -> None:
     memory = MemoryWorld()
-    memory.fleet.create(job, a_create(job, 1), metadata())
+    memory.fleet.create(job, a_create(job, workers=1), metadata())
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
-    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint=NOWHERE)
     if isinstance(expected, bool):
-        assert fleet.delete(sole(memory.fleet, job)) is expected
+        assert fleet.delete(only_vm(memory.fleet, job)) is expected
         return
     with pytest.raises(expected, match=reason):
-        fleet.delete(sole(memory.fleet, job))
+        fleet.delete(only_vm(memory.fleet, job))
 
 
 def test_change_whose_operation_fails_has_not_happened(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute.fleet.create(job, a_create(job, 1), metadata())
-    vm = sole(compute.fleet, job)
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
+    vm = only_vm(compute.fleet, job)
     error = compute_v1.Error(errors=[compute_v1.Errors(code="INTERNAL_ERROR", message="no")])
     failed = compute_v1.Operation(status=compute_v1.Operation.Status.DONE, error=error)
     monkeypatch.setattr(compute.fleet._operations, "in_zone", lambda *_: failed)
@@ -119,23 +120,29 @@ def test_change_whose_operation_fails_has_not_happened(
 
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
     script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
-    compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
-    vm = sole(compute.fleet, job)
+    compute.fleet.create(job, a_create(job, workers=1), {**metadata(), **script})
+    vm = only_vm(compute.fleet, job)
     eventually(lambda: "one" in compute.fleet.serial_output(vm, 0)[0])
-    at = compute.fleet.serial_output(vm, 0)[1]
-    eventually(lambda: compute.fleet.serial_output(vm, at)[0] == "two\n")
-    gone(compute.fleet, vm)
-    assert compute.fleet.serial_output(vm, at) == ("", at)
+    _, end = compute.fleet.serial_output(vm, 0)
+    eventually(lambda: compute.fleet.serial_output(vm, end)[0] == "two\n")
+    delete_and_wait(compute.fleet, vm)
+    assert compute.fleet.serial_output(vm, end) == ("", end), "a VM that is gone writes no more"
 
 
-def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
+def test_list_that_the_rate_limit_refuses_is_a_temporary_error(
     compute: EmulatorWorld, job: Job
 ) -> None:
     compute.emulator.faults(rate_limited=1)
     with pytest.raises(TemporaryError, match="rateLimitExceeded"):
         compute.fleet.list_vms(job.job_id)
+
+
+def test_list_without_a_connection_is_a_temporary_error(compute: EmulatorWorld, job: Job) -> None:
     with pytest.raises(TemporaryError):
-        a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
+        a_fleet(compute.emulator, endpoint=NOWHERE).list_vms(job.job_id)
+
+
+def test_list_of_a_wrong_project_is_refused(compute: EmulatorWorld, job: Job) -> None:
     with pytest.raises(RefusedError, match="projects/other"):
         a_fleet(compute.emulator, VmDefaults("other")).list_vms(job.job_id)
 
@@ -153,14 +160,14 @@ def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:
         == EmulatorAddresses(emulator.endpoint).address("vm", ZONE)
     )
     with pytest.raises(TemporaryError):
-        EmulatorAddresses("http://127.0.0.1:9").address("vm", ZONE)
+        EmulatorAddresses(NOWHERE).address("vm", ZONE)
 
 
 def test_call_whose_id_google_refuses_is_made_with_the_name_of_the_same_vm(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if a condition on names were checked with the id that a call contains."""
-    compute.fleet.create(job, a_create(job, 2), metadata())
+    compute.fleet.create(job, a_create(job, workers=2), metadata())
     vm, other = compute.fleet.list_vms(job.job_id)
     send = requests.Session.request
 
@@ -179,5 +186,5 @@ def test_call_whose_id_google_refuses_is_made_with_the_name_of_the_same_vm(
     recreated = replace(vm, instance_id="1")
     assert compute.fleet.delete(recreated), "a VM of this name with another id is another VM"
     assert len(compute.fleet.list_vms(job.job_id)) == 2
-    gone(compute.fleet, vm)
+    delete_and_wait(compute.fleet, vm)
     assert [left.name for left in compute.fleet.list_vms(job.job_id)] == [other.name]

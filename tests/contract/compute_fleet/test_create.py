@@ -13,7 +13,16 @@ import requests
 from google.cloud import compute_v1
 
 from tests.contract.compute_fleet.answers import a_response
-from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, a_fleet, gone, metadata, sole
+from tests.contract.fleets import (
+    NOWHERE,
+    OTHER_ZONE,
+    EmulatorWorld,
+    a_create,
+    a_fleet,
+    delete_and_wait,
+    metadata,
+    only_vm,
+)
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.jobs import a_job, a_plan, change_plan
 from trainmaster.core.events import CapacityErrorKind
@@ -21,6 +30,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.task_group import Accelerator
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.timeouts import FUSE_SLACK_S
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet import fleet as adapter
@@ -104,11 +114,17 @@ def test_foreign_vm_with_our_name_is_denied_and_not_listed(
 def test_create_is_pending_while_an_earlier_vm_has_the_name(
     compute: EmulatorWorld, job: Job
 ) -> None:
-    compute.fleet.create(job, a_create(job, 1), metadata())
-    assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Pending()
-    gone(compute.fleet, sole(compute.fleet, job))
-    assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Created()
-    assert sole(compute.fleet, job).vm_generation == 2
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
+    assert (
+        compute.fleet.create(job, a_create(job, workers=1, vm_generation=2), metadata())
+        == Pending()
+    )
+    delete_and_wait(compute.fleet, only_vm(compute.fleet, job))
+    assert (
+        compute.fleet.create(job, a_create(job, workers=1, vm_generation=2), metadata())
+        == Created()
+    )
+    assert only_vm(compute.fleet, job).vm_generation == 2
 
 
 def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator) -> None:
@@ -124,8 +140,8 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
         subnetwork="regions/us-central1/subnetworks/s",
     )
     fleet = a_fleet(emulator, defaults)
-    assert fleet.create(job, a_create(job, 1), metadata()) == Created()
-    vm = emulator.get(sole(fleet, job).name)
+    assert fleet.create(job, a_create(job, workers=1), metadata()) == Created()
+    vm = emulator.get(only_vm(fleet, job).name)
     assert dict(vm.labels) == {
         "trainmaster-job": job_label(job.job_id),
         "trainmaster-task": "worker",
@@ -133,7 +149,7 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
         "trainmaster-vm-generation": "1",
         "trainmaster-directive": "1-1-run",
     }
-    assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
+    assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + FUSE_SLACK_S
     assert vm.scheduling.instance_termination_action == "DELETE"
     assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == (
         "TERMINATE",
@@ -177,7 +193,7 @@ def test_insert_that_the_call_refuses_is_not_created_or_temporary(
     expected: CapacityErrorKind | None,
 ) -> None:
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
-    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint=NOWHERE)
     if expected is None:
         with pytest.raises(TemporaryError, match=reason):
             fleet.create(job, a_create(job), metadata())
@@ -191,18 +207,21 @@ def test_create_is_pending_while_a_vm_of_this_generation_stops(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "SETTLE_S", 0.1)
-    compute.fleet.create(job, a_create(job, 1), metadata())
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
     compute.emulator.faults(slow_s=1.0)
-    assert not compute.fleet.delete(sole(compute.fleet, job))
-    assert compute.fleet.create(job, a_create(job, 1, round=1), metadata()) == Pending()
+    assert not compute.fleet.delete(only_vm(compute.fleet, job))
+    assert compute.fleet.create(job, a_create(job, workers=1, round=1), metadata()) == Pending()
 
 
 def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(
     compute: EmulatorWorld, job: Job
 ) -> None:
-    assert compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata()) == Created()
-    compute.emulator.run(a_create(job, 1).names[0], labels={"owner": "somebody"})
-    outcome = compute.fleet.create(job, a_create(job, 1), metadata())
+    assert (
+        compute.fleet.create(job, a_create(job, workers=1, zone=OTHER_ZONE), metadata())
+        == Created()
+    )
+    compute.emulator.run(a_create(job, workers=1).names[0], labels={"owner": "somebody"})
+    outcome = compute.fleet.create(job, a_create(job, workers=1), metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.kind is CapacityErrorKind.DENIED
 
@@ -214,10 +233,10 @@ def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch, existing: int
 ) -> None:
     if existing:
-        compute.fleet.create(job, a_create(job, existing), metadata())
+        compute.fleet.create(job, a_create(job, workers=existing), metadata())
     taken = NotCreated(CapacityErrorKind.DENIED, "alreadyExists", "the name is in use")
     monkeypatch.setattr(compute.fleet, "_insert", lambda *_: taken)
-    assert compute.fleet.create(job, a_create(job, 2, round=1), metadata()) == Pending()
+    assert compute.fleet.create(job, a_create(job, workers=2, round=1), metadata()) == Pending()
 
 
 @pytest.mark.parametrize(
@@ -229,7 +248,7 @@ def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
         ("RESOURCE_ALREADY_EXISTS", CapacityErrorKind.INTERNAL, True),
     ],
 )
-def test_only_a_denied_machine_type_may_be_in_another_zone(
+def test_error_about_a_machine_type_is_a_stockout_because_another_zone_may_have_it(
     code: str, kind: CapacityErrorKind, is_taken: bool
 ) -> None:
     outcome = not_created(Problem(code, "zones/us-central1-a/machineTypes/a2-highgpu-1g"))
@@ -244,7 +263,7 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(
         return compute_v1.Operation(operation_group_id=group, error=error)
 
     members = [failed("QUOTA_EXCEEDED", "other"), failed("ZONE_RESOURCE_POOL_EXHAUSTED", "ours")]
-    operations = Operations("p", "http://127.0.0.1:9")
+    operations = Operations("p", NOWHERE)
 
     def listed(
         request: compute_v1.ListZoneOperationsRequest, **_: object

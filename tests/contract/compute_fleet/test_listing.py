@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 from google.cloud import compute_v1
 
-from tests.contract.fleets import OTHER_ZONE, RUN, EmulatorWorld, a_create, a_fleet, metadata, sole
+from tests.contract.fleets import (
+    OTHER_ZONE,
+    RUN,
+    EmulatorWorld,
+    a_create,
+    a_fleet,
+    metadata,
+    only_vm,
+)
 from tests.integration.compute.emulator import PROJECT, ZONE
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import VmStatus
@@ -25,7 +33,8 @@ def test_vm_under_creation_has_a_creation_time_and_no_start_time(
 ) -> None:
     compute.emulator.faults(slow_s=0.5)
     assert (
-        a_fleet(compute.emulator, wait_s=0.1).create(job, a_create(job, 1), metadata()) == Pending()
+        a_fleet(compute.emulator, wait_s=0.1).create(job, a_create(job, workers=1), metadata())
+        == Pending()
     )
     (each,) = compute.fleet.list_all()
     assert (each.vm.status, each.vm.started_at) == (VmStatus.CREATING, None)
@@ -33,14 +42,14 @@ def test_vm_under_creation_has_a_creation_time_and_no_start_time(
 
 
 def test_listing_has_no_metadata_values(compute: EmulatorWorld, job: Job) -> None:
-    compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "x" * 200_000})
+    compute.fleet.create(job, a_create(job, workers=1), {**metadata(), "other": "x" * 200_000})
     request = {"project": PROJECT, "filter": f"labels.trainmaster-job={job_label(job.job_id)}"}
     pages = compute.emulator.instances.aggregated_list(
         request, metadata=[(FIELD_MASK, LISTED_FIELDS)]
     )
     (instance,) = (instance for _, scope in pages for instance in scope.instances)
     assert not instance.metadata.items
-    vm = sole(compute.fleet, job)
+    vm = only_vm(compute.fleet, job)
     assert (vm.directive, vm.fingerprint) == (RUN, instance.metadata.fingerprint)
     assert vm.status is VmStatus.RUNNING
     assert None not in (vm.created_at, vm.started_at)
@@ -56,9 +65,11 @@ def test_listed_fields_exist() -> None:
 def test_vms_of_all_pages_are_listed(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute.fleet.create(job, a_create(job, 3), metadata())
+    compute.fleet.create(job, a_create(job, workers=3), metadata())
     monkeypatch.setattr("trainmaster.gcp.compute_fleet.listing.PAGE_SIZE", 1)
-    assert {vm.name for vm in compute.fleet.list_vms(job.job_id)} == set(a_create(job, 3).names)
+    assert {vm.name for vm in compute.fleet.list_vms(job.job_id)} == set(
+        a_create(job, workers=3).names
+    )
     assert len(compute.fleet.list_all()) == 3
 
 
@@ -77,8 +88,8 @@ def test_zone_that_cannot_be_reached_is_named_and_other_zones_are_listed(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch, is_strict: bool
 ) -> None:
     monkeypatch.setattr(retries, "FLEET_READ", {"retry": None})
-    compute.fleet.create(job, a_create(job, 1), metadata())
-    compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata())
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
+    compute.fleet.create(job, a_create(job, workers=1, zone=OTHER_ZONE), metadata())
     compute.emulator.faults(unreachable_zones=[ZONE, "us-east1-b"], strict_lists=is_strict)
     vms, unreachable, _ = reached(
         lambda: compute.fleet.list_vms(job.job_id, zones=(ZONE, OTHER_ZONE))
@@ -95,10 +106,10 @@ def test_zone_that_cannot_be_reached_is_named_and_other_zones_are_listed(
 def test_list_whose_field_mask_is_refused_is_read_without_it(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute.fleet.create(job, a_create(job, 1), metadata())
+    compute.fleet.create(job, a_create(job, workers=1), metadata())
     for name in ("LISTED_FIELDS", "LISTED_FIELDS_OF_ZONE"):
         monkeypatch.setattr(f"trainmaster.gcp.compute_fleet.listing.{name}", "items((")
-    assert sole(compute.fleet, job).zone == ZONE
+    assert only_vm(compute.fleet, job).zone == ZONE
 
 
 @pytest.mark.parametrize(

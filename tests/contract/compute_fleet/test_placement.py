@@ -1,4 +1,4 @@
-"""Placement policies of gangs."""
+"""Placement policies: they put the VMs of a gang, which trains together, close to each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 import requests
 
 from tests.contract.compute_fleet.answers import a_response
-from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
+from tests.contract.fleets import (
+    NOWHERE,
+    OTHER_ZONE,
+    EmulatorWorld,
+    a_create,
+    delete_and_wait,
+    metadata,
+)
 from tests.integration.compute.emulator import PROJECT, ZONE
 from tests.support.jobs import START, WORKER_0, a_replica, a_state, change_plan
 from tests.support.stack import eventually
@@ -48,7 +55,7 @@ def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(
     ]
     assert not compute.fleet.release(job), "a VM has it still"
     for vm in vms:
-        gone(compute.fleet, vm)
+        delete_and_wait(compute.fleet, vm)
     assert compute.fleet.release(job)
     assert compute.fleet.release(job)
     region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
@@ -62,7 +69,7 @@ def test_placement_policy_that_the_rate_limit_refuses_is_requested_again(
     compute.emulator.faults(rate_limited=1)
     assert compute.fleet.create(job, a_create(job), metadata()) == Created()
     for vm in compute.fleet.list_vms(job.job_id):
-        gone(compute.fleet, vm)
+        delete_and_wait(compute.fleet, vm)
     compute.emulator.faults(rate_limited=1)
     assert compute.fleet.release(job)
 
@@ -79,7 +86,7 @@ def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, jo
     for zone in (ZONE, OTHER_ZONE):
         assert compute.fleet.create(job, a_create(job, zone=zone), metadata()) == Created()
     for vm in compute.fleet.list_vms(job.job_id):
-        gone(compute.fleet, vm)
+        delete_and_wait(compute.fleet, vm)
     moved = replace(
         job, placement=replace(job.placement, left=(LeftZone(OTHER_ZONE, may_run=True),))
     )
@@ -96,7 +103,7 @@ def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_
 ) -> None:
     job = with_a100(job)
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
-    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint=NOWHERE)
     if isinstance(expected, bool):
         assert fleet.release(job) is expected
         return
@@ -163,7 +170,7 @@ def test_policies_of_all_visited_candidates_are_deleted_and_no_others_are_touche
         == Created()
     )
     for vm in compute.fleet.list_vms(job.job_id):
-        gone(compute.fleet, vm)
+        delete_and_wait(compute.fleet, vm)
     back = replace(job, placement=Placement(0, left=(LeftZone("us-east1-b", may_run=True),)))
     assert compute.fleet.release(back)
     region = f"/compute/v1/projects/{PROJECT}/regions/us-east1/resourcePolicies"

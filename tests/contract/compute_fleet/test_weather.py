@@ -1,5 +1,5 @@
-"""Weather of the emulator: the flows request over it what they request in the same weather in
-memory.
+"""Weather, which is capacity that changes with a seed: the flows request VMs of the emulator in the
+same order as of the fleet in memory, where both have the same weather.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bench import arena
-from tests.contract.fleets import a_fleet, gone
+from tests.contract.fleets import a_fleet, delete_and_wait
 from tests.integration.compute.emulator import IMAGE, PROJECT, Emulator
 from tests.support.jobs import change_plan
 from tests.support.weather import WeatherAdvisor, WeatherFleet, search
@@ -50,13 +50,13 @@ def test_flows_request_the_same_on_the_emulator_and_in_memory(
     in_memory.world = world = World(
         job_id=job.job_id, fleet=in_memory, advisor=WeatherAdvisor(weather)
     )
-    search(world, job, 0.0)
+    search(world, job, limit_s=0.0)
     emulator.faults(weather={"seed": seed, "climate": "famine"})
     compute = a_fleet(emulator)
     on_emulator = OverEmulator(compute=compute)
     advisor = CapacityAdvisor(PROJECT, endpoint=emulator.endpoint)
-    search(World(job_id=job.job_id, fleet=on_emulator, advisor=advisor), job, 0.0)
+    search(World(job_id=job.job_id, fleet=on_emulator, advisor=advisor), job, limit_s=0.0)
     assert on_emulator.requested == in_memory.requested
     assert len(in_memory.requested) > 1
     for vm in compute.list_vms(job.job_id):
-        gone(compute, vm)
+        delete_and_wait(compute, vm)

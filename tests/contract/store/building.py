@@ -1,4 +1,7 @@
-"""Jobs and ledger entries for the contract of the Store."""
+"""Jobs and ledger entries for the contract of the Store.
+
+A replica is stored under a key that begins with its attempt: `1-worker-0`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
-from trainmaster.ports import Store
+from trainmaster.ports import Loaded, Store
 
 T = TypeVar("T")
 
@@ -64,6 +67,11 @@ def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[Led
         effects=change.effects,
     )
     return entry, change
+
+
+def load_with_worker_0(store: Store) -> Loaded:
+    """Read the job with worker 0 of its first attempt."""
+    return must(store.load("digits_1", "1-worker-0"))
 
 
 def must(found: T | None) -> T:

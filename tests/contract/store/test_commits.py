@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.store.building import entry_of, must, submit
+from tests.contract.store.building import entry_of, load_with_worker_0, must, submit
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
 from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters, fold
@@ -31,7 +31,7 @@ def test_empty_store_returns_nothing(store: Store) -> None:
     assert store.load_attempt("digits_1") is None
     assert store.entry("digits_1", "submitted") is None
     assert store.ledger("digits_1") == ()
-    assert store.count_ready("digits_1", 1, 0) == 0
+    assert store.count_ready("digits_1", attempt=1, floor=0) == 0
 
 
 def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
@@ -54,20 +54,20 @@ def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
 
 def test_event_recorded_twice_raises_and_changes_nothing(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, entry, change)
-    again = must(store.load("digits_1", "1-worker-0"))
+    again = load_with_worker_0(store)
     with pytest.raises(AlreadyRecordedError):
         store.commit(again, entry, change)
     with pytest.raises(AlreadyRecordedError):
         submit(store, a_job(JobState.QUEUED, submission="another"))
-    assert must(store.load("digits_1", "1-worker-0")).state == again.state
+    assert load_with_worker_0(store).state == again.state
 
 
 def test_commit_on_a_stale_state_conflicts_and_writes_nothing(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     first, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, first, change)
     late = replace(first, key="1-worker-0-1-other")
@@ -78,7 +78,7 @@ def test_commit_on_a_stale_state_conflicts_and_writes_nothing(store: Store) -> N
 
 def test_ignored_event_is_recorded_despite_other_writers(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     first, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, first, change)
     entry, nothing = entry_of(loaded.state, exited(WORKER_0, 1, incarnation=9))
@@ -89,7 +89,7 @@ def test_ignored_event_is_recorded_despite_other_writers(store: Store) -> None:
 def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
     submit(store)
     unused = must(store.load_attempt("digits_1")).state.replicas
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, entry, change)
     ended = must(store.load_attempt("digits_1"))
@@ -101,7 +101,7 @@ def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "machines", "count"),
+    ("state", "machines", "replicas_read"),
     [
         (JobState.QUEUED, None, 0),
         (JobState.PREPARING, None, 3),
@@ -112,7 +112,7 @@ def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
     ],
 )
 def test_replicas_are_read_if_the_vms_of_the_job_depend_on_them(
-    store: Store, state: JobState, machines: HeldMachines | None, count: int
+    store: Store, state: JobState, machines: HeldMachines | None, replicas_read: int
 ) -> None:
     submit(store)
     loaded = must(store.load_attempt("digits_1"))
@@ -124,7 +124,10 @@ def test_replicas_are_read_if_the_vms_of_the_job_depend_on_them(
     needed = must(store.load_attempt("digits_1", if_needed=True))
     whole = must(store.load_attempt("digits_1"))
     assert needed.state.job == whole.state.job == job
-    assert (len(needed.state.replicas), needed.state.whole) == (count, count > 0)
+    assert (len(needed.state.replicas), needed.state.whole) == (
+        replicas_read,
+        replicas_read > 0,
+    )
     assert len(whole.state.replicas) == 3
     entries = store.pending_entries(needed)
     assert set(entries.included) == {"submitted", entry.key}
@@ -144,6 +147,10 @@ def test_replicas_of_an_attempt_have_the_order_of_the_plan(store: Store) -> None
 
 
 def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
+    """The floor is the least VM generation that counts. All VMs here are of generation 1.
+
+    A round, a common start of all replicas, has the key `ATTEMPT-ROUND`.
+    """
     submit(store)
     for replica_id in (CHIEF, WORKER_1):
         loaded = must(store.load("digits_1", f"1-{replica_id}"))
@@ -154,20 +161,19 @@ def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
             "digits_1", event.key, at(5), event, decision, none, none, JobState.QUEUED
         )
         store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
-    assert [
-        store.count_ready("digits_1", *which) for which in ((1, 0), (1, 1), (1, 2), (2, 0))
-    ] == [2, 2, 0, 0]
-    counted = [
-        store.count_ready_for("digits_1", *which)
-        for which in (("1-1", 0), ("1-1", 1), ("1-1", 2), ("1-2", 0))
-    ]
-    assert counted == [2, 2, 0, 0]
+    for floor, count in ((0, 2), (1, 2), (2, 0)):
+        assert store.count_ready("digits_1", attempt=1, floor=floor) == count
+        assert store.count_ready_for("digits_1", round_key="1-1", floor=floor) == count
+    assert store.count_ready("digits_1", attempt=2, floor=0) == 0
+    assert store.count_ready_for("digits_1", round_key="1-2", floor=0) == 0
 
 
 @pytest.mark.parametrize("store", ["firestore"], indirect=True)
 def test_attempt_is_read_as_of_one_moment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job in its old zone, with replicas that were requested in the next zone, would be wrong
-    about every VM.
+    """Another writer commits between the two queries of the read.
+
+    A job in its old zone, with replicas that were requested in the next zone, would be wrong about
+    every VM.
     """
     submit(store)
     before = must(store.load_attempt("digits_1"))
@@ -175,7 +181,7 @@ def test_attempt_is_read_as_of_one_moment(store: Store, monkeypatch: pytest.Monk
 
     def write_between(*args: object, **options: object) -> object:
         entry, change = entry_of(before.state, exited(WORKER_0, 1))
-        store.commit(must(store.load("digits_1", "1-worker-0")), entry, change)
+        store.commit(load_with_worker_0(store), entry, change)
         return find(*args, **options)
 
     with monkeypatch.context() as patch:
@@ -203,8 +209,15 @@ def test_tuning_job_of_a_thousand_trials_is_read_back(store: Store) -> None:
     assert must(store.load(job.job_id)).state.job == job
 
 
+DOCUMENT_BYTES_MAX = 1 << 20
+"""Firestore's limit."""
+
+
 def size_of(value: object) -> int:
-    """Source: Firestore's documented storage size calculations."""
+    """Return the number of bytes that Firestore counts for the value.
+
+    Source: Firestore's documented storage size calculations.
+    """
     match value:
         case str():
             return len(value.encode()) + 1
@@ -213,7 +226,7 @@ def size_of(value: object) -> int:
         case list():
             return sum(map(size_of, value))
         case dict():
-            return sum(size_of(key) + size_of(each) for key, each in value.items())
+            return sum(size_of(key) + size_of(item) for key, item in value.items())
         case _:
             return 8
 
@@ -229,18 +242,19 @@ def test_largest_tuning_job_and_its_previous_study_fit_a_document() -> None:
         earlier=tuple(EarlierTrial(trial.values, 0.5) for trial in tuning.trials),
     )
     size = size_of(job_document(replace(job, tuning=whole)))
-    assert 500_000 < size < 1 << 20
+    assert size < DOCUMENT_BYTES_MAX
+    assert size > DOCUMENT_BYTES_MAX / 2, "the study of this test is large"
 
 
-def test_exactly_one_of_many_writers_wins_each_round(store: Store) -> None:
+def test_exactly_one_of_many_writers_wins_each_time(store: Store) -> None:
     submit(store)
-    rounds, writers = 5, 4
+    times, writers = 5, 4
     won: list[int] = []
 
     def write(writer: int) -> None:
-        for nth in range(rounds):
+        for nth in range(times):
             while True:
-                loaded = must(store.load("digits_1", "1-worker-0"))
+                loaded = load_with_worker_0(store)
                 incarnation = loaded.state.replicas[0].incarnation
                 if incarnation > nth + 1:
                     break
@@ -256,16 +270,16 @@ def test_exactly_one_of_many_writers_wins_each_round(store: Store) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(won) == rounds
-    assert must(store.load("digits_1", "1-worker-0")).state.replicas[0].restarts_used == rounds
+    assert len(won) == times
+    assert load_with_worker_0(store).state.replicas[0].restarts_used == times
     assert fold(store.ledger("digits_1")) == must(store.load_attempt("digits_1")).state
 
 
 def test_replicas_are_counted_by_state(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     store.commit(loaded, *entry_of(loaded.state, exited(WORKER_0, 1)))
-    state = must(store.load("digits_1", "1-worker-0")).state.replicas[0].state
+    state = load_with_worker_0(store).state.replicas[0].state
     assert state is not ReplicaState.WAITING
     assert store.count_replicas("digits_1", 1, (ReplicaState.WAITING,)) == 2
     assert store.count_replicas("digits_1", 1, (ReplicaState.WAITING, state)) == 3

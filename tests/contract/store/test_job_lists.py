@@ -261,11 +261,10 @@ def test_owner_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
 
 def test_owner_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
     submit(store)
-    hash_ = vm_name("digits_1", CHIEF).split("-")[-3]
-    owner = store.owner_of_vm(f"tm-digits-1-{hash_}-chief-0")
-    assert owner == VmOwner("digits_1", "digits_1")
+    own_name = vm_name("digits_1", CHIEF)
+    assert store.owner_of_vm(own_name) == VmOwner("digits_1", "digits_1")
     for name in (
-        f"tm-another-{hash_}-chief-0",  # the same hash, not the same job
+        own_name.replace("-digits-1-", "-another-"),  # the same hash, not the same job
         vm_name("digits_1", replace(WORKER_0, index=99)),  # a replica that it does not have
         vm_name("digits_2", CHIEF),
         "gke-pool-1",
@@ -274,7 +273,13 @@ def test_owner_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
         assert store.owner_of_vm(name) is None, name
 
 
-ROW = FailureRow(2, "ValueError: bad (train.py:18)", "signature", at(0), at(50))
+ROW = FailureRow(
+    failures=2,
+    last="ValueError: bad (train.py:18)",
+    signature="signature",
+    since=at(0),
+    at=at(50),
+)
 
 
 def test_failing_replicas_are_those_of_the_jobs_and_their_current_attempts(store: Store) -> None:

@@ -1,4 +1,8 @@
-"""Leases, and the tokens that order admissions."""
+"""Leases, and the tokens that order admissions.
+
+Whoever holds the lease of a name works on it alone. An admission lets queued jobs start under the
+limits of the project; its token refuses the commit of another admission that read the same jobs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from trainmaster.ports import AdmissionToken, Store, SweepRequests
 
 
 def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
-    for name in ("first", "later"):  # the very first turn of a project, and another
+    for name in ("first", "later"):  # the very first admission of a project, and another
         submit(store, replace(a_job(JobState.QUEUED), job_id=name))
         admission_token = store.admission_token()
         assert name in {job.job_id for job in admission_token.live.jobs}

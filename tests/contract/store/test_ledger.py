@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.store.building import entry_of, must, submit
+from tests.contract.store.building import entry_of, load_with_worker_0, must, submit
 from tests.support.jobs import START, WORKER_0, a_job, at, change_plan, exited, lost, ready
 from trainmaster.core.actions import ContinueProvisioning
 from trainmaster.core.decisions import Decision, Reason, Rule
@@ -21,6 +21,7 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.history import read_history
+from trainmaster.core.rules.evidence import Rank
 from trainmaster.core.transitions.change import Change
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import PendingEntries, Store
@@ -28,7 +29,7 @@ from trainmaster.ports import PendingEntries, Store
 
 def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1, tail="é\n"))
     store.commit(loaded, entry, change)
     assert store.entry("digits_1", entry.key) == entry
@@ -43,7 +44,7 @@ def test_order_of_the_ledger_survives_an_import(store: Store) -> None:
     """
     submit(store)
     for event in (exited(WORKER_0, 1), lost(WORKER_0), ready(WORKER_0)):
-        loaded = must(store.load("digits_1", "1-worker-0"))
+        loaded = load_with_worker_0(store)
         store.commit(loaded, *entry_of(loaded.state, event))
     before = store.ledger("digits_1")
     if isinstance(store, FirestoreStore):
@@ -63,7 +64,7 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
 ) -> None:
     """Both commits read the same state: the move writes the job, the event its replica."""
     submit(store)
-    loaded, whole = must(store.load("digits_1", "1-worker-0")), must(store.load_attempt("digits_1"))
+    loaded, whole = load_with_worker_0(store), must(store.load_attempt("digits_1"))
     decision = Decision(
         Rule.CAPACITY,
         Reason.STOCKOUT,
@@ -99,7 +100,7 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
 
 def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: Store) -> None:
     submit(store)
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, entry, change)
     assert store.ledger_since("digits_1", entry.at) == (entry,)
@@ -108,13 +109,19 @@ def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: S
 
 
 def test_losses_after_an_entry_are_those_that_were_committed_later(store: Store) -> None:
+    """A loss is the end of a member by the loss of its machine.
+
+    The key `1-2-held` is that of the pause before round 2 of attempt 1.
+    """
     submit(store)
     keys = []
     for index, replica_id in enumerate((WORKER_0, ReplicaId(TaskType.WORKER, 1))):
         loaded = must(store.load("digits_1", replica_key(1, replica_id)))
         entry, change = entry_of(loaded.state, exited(replica_id, 1))
         keys.append(entry.key)
-        store.commit(loaded, replace(entry, round="1-2-held", rank=0, ended_at=at(index)), change)
+        store.commit(
+            loaded, replace(entry, round="1-2-held", rank=Rank.MACHINE, ended_at=at(index)), change
+        )
     assert [end.key for end in store.losses_after("digits_1", "1-2-held", "submitted")] == keys
     assert [end.key for end in store.losses_after("digits_1", "1-2-held", keys[0])] == keys[1:]
     assert store.losses_after("digits_1", "1-2-held", "unknown") == ()
@@ -127,7 +134,7 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
     assert (store.count_pending("digits_1"), store.count_pending("unknown")) == (1, 0)
     assert store.jobs_with_pending() == ("digits_1",)
     store.mark_done("digits_1", store.pending_keys("digits_1"), at(1))
-    loaded = must(store.load("digits_1", "1-worker-0"))
+    loaded = load_with_worker_0(store)
     later, change = entry_of(loaded.state, exited(WORKER_0, 1))
     store.commit(loaded, later, change)
     store.mark_done("digits_1", ("submitted", later.key, "unknown"), at(2))

@@ -1,4 +1,8 @@
-"""Machine sets: who holds one is decided by one commit."""
+"""Machine sets: who holds one is decided by one commit.
+
+A machine set has the VMs that a job keeps after its end (`keepMachines`), so that a next job of the
+same user can take them. Its tenure counts the jobs that have held it.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +43,20 @@ def submit(world: World) -> None:
 
 
 def kept(world: World) -> LoadedSet:
+    """Return the only set that no job holds."""
     (loaded,) = world.store.kept_machines()
     return loaded
 
 
 def take(world: World, loaded: LoadedSet) -> None:
-    taken = Taken(loaded.machine_set, 0, loaded.machine_set.vms)
+    """Let the queued job of this world start on the machines."""
+    taken = Taken(loaded.machine_set, candidate=0, vms=loaded.machine_set.vms)
     event = ProvisioningStarted(world.job_id, world.now, taken=taken)
     record(event, world.deps, taken=loaded)
 
 
 def a_second(first: World, job_id: str = "second") -> World:
+    """Queue another job in the same project."""
     second = replace(first, job_id=job_id, ends={}, silent=set())
     submit(second)
     return second

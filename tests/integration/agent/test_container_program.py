@@ -68,7 +68,7 @@ def test_container_gets_the_documented_arguments_and_environment(
     vm.wait_for_line("warning")
     assert docker.calls("run")[0]["host"] is None
     argv = docker.calls("run")[0]["argv"]
-    assert argv[:8] == [
+    first_options = [
         "run",
         "--name",
         f"{NAME}-2-3",
@@ -78,7 +78,9 @@ def test_container_gets_the_documented_arguments_and_environment(
         "host",
         "--shm-size",
     ]
-    assert int(argv[8]) > 64 << 20
+    assert argv[: len(first_options)] == first_options
+    engines_own_shm_bytes = 64 << 20
+    assert int(argv[argv.index("--shm-size") + 1]) > engines_own_shm_bytes
     assert argv[argv.index("--entrypoint") + 1] == "train"
     assert not any("theirs" in word or "one\n" in word for word in argv)
     assert docker.containers() == []

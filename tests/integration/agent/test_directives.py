@@ -1,4 +1,10 @@
-"""The agent's reaction to a directive that changes."""
+"""The agent's reaction to a directive that changes.
+
+A directive is the order of the stored state to an agent, in a metadata entry of its VM: to run,
+hold or stop an incarnation. An incarnation is one execution of the program within an attempt of the
+whole job. A program that trains with peers is held until all of them are ready. The agent publishes
+`vm-ready` when it has followed a directive, and `replica-exit` when a program has ended by itself.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +52,7 @@ IGNORES_SIGTERM = """
 """
 
 
-def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
-    cloud: Cloud, vm: Vm
-) -> None:
+def test_restart_in_the_same_vm_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
     vm.boot()
     vm.wait_for_line("[trainmaster] Waiting for a directive.")
@@ -64,23 +68,31 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
     assert is_quick(min(took_s), 1.0), "an idle machine needs a fraction of that"
 
-    directed = cloud.direct(attempt=1, incarnation=5, pause_s=1)
-    assert vm.wait_for_number("START ", number=5) - directed >= 1
+
+def test_restart_waits_for_the_pause_of_its_directive_unless_it_is_stopped_meanwhile(
+    cloud: Cloud, vm: Vm
+) -> None:
+    vm.program(FAILS)
+    cloud.direct(attempt=1, incarnation=1)
+    vm.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    directed = cloud.direct(attempt=1, incarnation=2, pause_s=1)
+    assert vm.wait_for_number("START ", number=2) - directed >= 1
     waiting = (
         "[trainmaster] Waiting 1 s before the restart, because the program failed soon after its"
         " start."
     )
     vm.wait_for_line(waiting)
-    cloud.wait_for_message("replica-exit", (1, 5))
-    assert ("vm-ready", (1, 5)) in cloud.published()
+    cloud.wait_for_message("replica-exit", (1, 2))
+    assert ("vm-ready", (1, 2)) in cloud.published()
 
-    cloud.direct(attempt=1, incarnation=6, pause_s=1)
+    cloud.direct(attempt=1, incarnation=3, pause_s=1)
     vm.wait_for_line(waiting, number=2)
-    cloud.direct(attempt=1, incarnation=6, action="stop")
-    vm.wait_for_line("[trainmaster] Directive: stop attempt 1, incarnation 6.")
-    cloud.direct(attempt=1, incarnation=7)
-    cloud.wait_for_message("replica-exit", (1, 7))
-    assert ("vm-ready", (1, 6)) not in cloud.published(), "it was stopped during its pause"
+    cloud.direct(attempt=1, incarnation=3, action="stop")
+    vm.wait_for_line("[trainmaster] Directive: stop attempt 1, incarnation 3.")
+    cloud.direct(attempt=1, incarnation=4)
+    cloud.wait_for_message("replica-exit", (1, 4))
+    assert ("vm-ready", (1, 3)) not in cloud.published(), "it was stopped during its pause"
 
 
 def test_start_after_a_hold_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -> None:
@@ -213,6 +225,7 @@ def test_stop_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm:
 def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.5)
     vm.boot()
+    starts = 0
     for attempt, (program, limit_s) in enumerate(
         ((BLOCKS, 1.0), (SAVES, 1.5), (IGNORES_SIGTERM, 2.0)), start=1
     ):
@@ -220,7 +233,8 @@ def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> 
         cloud.direct(attempt=attempt, incarnation=1)
         took_s = []
         for incarnation in (2, 3, 4):
-            vm.wait_for_line("START ", number=(attempt - 1) * 3 + incarnation - 1)
+            starts += 1
+            vm.wait_for_line("START ", number=starts)
             directed = cloud.direct(attempt=attempt, incarnation=incarnation, action="hold")
             took_s.append(cloud.wait_for_message("vm-ready", (attempt, incarnation)).at - directed)
             if incarnation < 4:

@@ -1,4 +1,8 @@
-"""The environment and the command line of a program."""
+"""The environment and the command line of a program.
+
+`agent_identity()` is the identity of worker 1 in a job with a chief and two workers. Its
+`rank_base` of 1 is the RANK of worker 0, so its own RANK is 2.
+"""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 import pytest
 
+from tests.support.serving import serving
 from trainmaster_emulators.checkout import ROOT
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
 from trainmaster_emulators.services import storage
@@ -76,8 +76,11 @@ server.main()
 
 @dataclass
 class Case:
+    """A bucket, and programs that write to it below /gcs."""
+
     folder: Path
     storage: str
+    """Address of Cloud Storage."""
     bucket: str
 
     def run(self, program: str, gcsfuse: bytes | None = None, **environ: str) -> dict[str, Any]:
@@ -243,10 +246,8 @@ class Viewer(BaseHTTPRequestHandler):
 @pytest.fixture
 def viewer(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     monkeypatch.setattr(Viewer, "storage", case.storage)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Viewer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield replace(case, storage=f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Viewer)) as address:
+        yield replace(case, storage=address)
 
 
 def test_bucket_that_the_account_may_only_read_never_loses_a_save_silently(viewer: Case) -> None:

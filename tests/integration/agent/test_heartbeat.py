@@ -67,8 +67,13 @@ def test_point_is_written_with_the_same_time_even_where_guest_attributes_are_for
     assert abs(datetime.now(UTC) - timedelta(hours=2) - written) < timedelta(minutes=1)
 
 
+BEATS = 6
+
+
 @pytest.mark.parametrize(
-    ("status", "writes"), [(403, heartbeat.REFUSALS_MAX), (503, 6)], ids=["refused", "late"]
+    ("status", "writes"),
+    [(403, heartbeat.REFUSALS_MAX), (503, BEATS)],
+    ids=["refused", "late"],
 )
 def test_points_end_after_three_refusals_and_go_on_after_faults(
     cloud: Cloud, status: int, writes: int
@@ -83,7 +88,7 @@ def test_points_end_after_three_refusals_and_go_on_after_faults(
 
     inbox = Inbox(server)
     Heartbeat(server, inbox, Console(), write_point=refuse, interval_s=0.02).beat()
-    for beats in range(1, 7):
+    for beats in range(1, BEATS + 1):
         if beats > 1:
             inbox.handle_next()  # starts the next beat
         eventually(lambda: cloud.guest_attribute_writes == beats)  # noqa: B023 - called at once
@@ -107,9 +112,13 @@ def test_main_thread_that_hangs_writes_no_heartbeat(cloud: Cloud) -> None:
 
 def test_stuck_agent_writes_no_heartbeat_until_it_is_free(cloud: Cloud) -> None:
     cloud.set("instance/id", "4711")
-    inbox, answers = Inbox(MetadataServer(cloud.host)), [True, False]
+    inbox, is_stuck_at_beats = Inbox(MetadataServer(cloud.host)), [True, False]
     Heartbeat(
-        MetadataServer(cloud.host), inbox, Console(), lambda: answers.pop(0), interval_s=0.05
+        MetadataServer(cloud.host),
+        inbox,
+        Console(),
+        is_stuck=lambda: is_stuck_at_beats.pop(0),
+        interval_s=0.05,
     ).beat()
     assert cloud.guest_attribute_writes == 0
     inbox.handle_next()

@@ -2,7 +2,7 @@
 runs.
 
 The exit event has the latest measurements again, 50 at most. What neither a write nor the exit
-event contains is missing.
+event contains is missing. Jobs may use a VM one after the other: the tenure is the job's number.
 """
 
 from __future__ import annotations

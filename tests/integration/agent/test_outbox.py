@@ -1,4 +1,6 @@
-"""The outbox: events are repeated until they are answered, and a refused event blocks no other."""
+"""The outbox: events are repeated until a directive of the control plane answers them, and a
+refused event blocks no other.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,16 @@ class Topic:
 def event(
     topic: str, key: IncarnationKey = FIRST, *, repeat_s: float = 0.0, **body: object
 ) -> Event:
-    return Event(topic, key, body, "a", lambda: None, topic == "exit", repeat_s, repeat_s)
+    return Event(
+        topic,
+        key,
+        body,
+        audience="a",
+        accepted=lambda: None,
+        is_final=topic == "exit",
+        repeat_s=repeat_s,
+        repeat_max_s=repeat_s,
+    )
 
 
 @pytest.fixture

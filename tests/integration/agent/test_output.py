@@ -68,24 +68,45 @@ def test_output_is_cut_at_line_ends_and_a_missing_one_is_added() -> None:
 @pytest.mark.parametrize(
     ("step_s", "texts", "expected"),
     [
-        (
+        pytest.param(
             4,
             [b"\r1%", b"\r2%", b"\r3%", b"\r4%", b"\n"],
             [(10, b"\r1%\r2%\r3%\n"), (16, b"\r4%\n")],
+            id="bar that begins with a carriage return",
         ),
-        (
+        pytest.param(
             4,
             [b"1%\r", b"2%\r", b"3%\r", b"4%\r", b"\n"],
             [(10, b"1%\r2%\r3%\r\n"), (16, b"4%\r\n")],
+            id="bar that ends with a carriage return",
         ),
-        (25, [b"Load ", b"done\n", b"next"], [(10, b"Load \n"), (25, b"done\n"), (60, b"next\n")]),
-        (25, [b"x\r", b"\ry\r\n"], [(10, b"x\r\n"), (25, b"\ry\r\n")]),
-        (6, [b"a", b"b\nc", b"d\n"], [(6, b"ab\n"), (12, b"cd\n")]),
+        pytest.param(
+            25,
+            [b"Load ", b"done\n", b"next"],
+            [(10, b"Load \n"), (25, b"done\n"), (60, b"next\n")],
+            id="line that is completed too late, and one that never is",
+        ),
+        pytest.param(
+            25,
+            [b"x\r", b"\ry\r\n"],
+            [(10, b"x\r\n"), (25, b"\ry\r\n")],
+            id="carriage returns on both sides of the limit",
+        ),
+        pytest.param(
+            6,
+            [b"a", b"b\nc", b"d\n"],
+            [(6, b"ab\n"), (12, b"cd\n")],
+            id="line ends before the limit",
+        ),
     ],
 )
 def test_no_byte_waits_longer_than_ten_seconds_for_a_line_end(
     step_s: float, texts: list[bytes], expected: list[tuple[float, bytes]]
 ) -> None:
+    """A text arrives every `step_s` seconds. `expected`: when each piece is printed, and the piece.
+
+    The output is closed after 60 seconds.
+    """
     now = 0.0
     arrivals = [(number * step_s, text) for number, text in enumerate(texts)]
 

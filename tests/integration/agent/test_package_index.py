@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.serving import serving
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.package_index import KEY, PackageIndex, with_token
@@ -31,10 +31,8 @@ def mirror(tmp_path: Path) -> Iterator[str]:
         wheel("framework", "NAME = 1")
     )
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "mirror"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as address:
+        yield f"{address}/"
 
 
 def test_runtime_packages_come_from_the_index_of_the_installation(

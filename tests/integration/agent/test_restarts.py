@@ -1,4 +1,8 @@
-"""Agent crashes, reboots and shutdowns: no exit is lost, and no incarnation runs twice."""
+"""Agent crashes, reboots and shutdowns: no exit is lost, and no incarnation runs twice.
+
+An incarnation is one execution of the program. A directive orders the agent to run the next one, or
+to hold it until its peers are ready.
+"""
 
 from __future__ import annotations
 

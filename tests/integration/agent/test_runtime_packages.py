@@ -108,6 +108,7 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
 ) -> None:
     shelf = tmp_path / "shelf"
     shelf.mkdir()
+    # Name and version of each wheel → its requirements, and the build of `tensorflow` in it if any.
     wheels = {
         "tensorflow_tpu-2.20.1": ((), "tpu"),
         "tensorflow-2.20.9": ((), "wrong"),

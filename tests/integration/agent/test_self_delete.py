@@ -93,7 +93,8 @@ def test_truncated_deadline_is_chosen_again(tmp_path: Path) -> None:
 
 
 def test_deletion_is_retried_until_the_node_is_gone(tmp_path: Path) -> None:
-    answers = (403, 503, 0, *[409] * 12, 200, 404)
+    no_answer = 0
+    answers = (403, 503, no_answer, *[409] * 12, 200, 404)
     tpu = CloudTpu(*answers)
     self_delete(tpu, tmp_path).run()
     times = [at for at, _, _ in tpu.calls]

@@ -1,4 +1,8 @@
-"""The hosts of a Cloud TPU slice, which have the same metadata and make one replica."""
+"""The hosts of a Cloud TPU slice, which have the same metadata and make one replica.
+
+The job of `agent_identity()` has one chief, and two workers: here, each worker is a slice of two
+hosts. `rank_base` 1 is the rank of the first host of worker 0: those of worker 1 have 3 and 4.
+"""
 
 from __future__ import annotations
 
@@ -70,15 +74,10 @@ def test_master_addr_is_an_address_in_the_first_slice_and_a_name_elsewhere() -> 
     first = environment_of(agent_identity(host, hosts=2, rank_base=0, vm_names=[NAME]), {})
     assert (first["MASTER_ADDR"], first["RANK"]) == ("10.130.0.5", "1")
     by_name = environment_of(agent_identity(), {})["MASTER_ADDR"]
-    assert (
-        environment_of(agent_identity(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name
-    ), "the second slice"
-    assert (
-        environment_of(agent_identity(host, hosts=2, rank_base=4, vm_names=[NAME]), {})[
-            "MASTER_ADDR"
-        ]
-        == by_name
-    )
+    second_slice = agent_identity(host, hosts=2, rank_base=0)
+    assert environment_of(second_slice, {})["MASTER_ADDR"] == by_name
+    later_role = agent_identity(host, hosts=2, rank_base=4, vm_names=[NAME])
+    assert environment_of(later_role, {})["MASTER_ADDR"] == by_name
 
 
 def test_slice_addresses_come_from_the_directive_of_each_incarnation(

@@ -1,5 +1,5 @@
 """stallTimeout: the agent ends a program that prints nothing for this time, and reports it with its
-own cause.
+own cause. One that also uses no CPU and moves no data is still, and is ended earlier (`still_s`).
 """
 
 from __future__ import annotations
@@ -154,16 +154,19 @@ def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
     assert (body["cause"], body["exit_status"]) == ("process", 0)
 
 
+NOW_S = 100.0
+
+
 class StoppedClock(Clock):
     def monotonic_s(self) -> float:
-        return 100.0
+        return NOW_S
 
 
 class Stalls:
     """A program that has been silent for a time, and its launcher."""
 
     def __init__(self, silent_s: float) -> None:
-        self.printed_at = 100.0 - silent_s
+        self.printed_at = NOW_S - silent_s
         self.ended = threading.Event()
 
     def end_stalled(self, *arguments: object) -> None:

@@ -76,10 +76,10 @@ def test_python_is_installed_if_missing_or_too_old(
 def test_installation_is_retried_after_a_transient_failure(
     cloud: Cloud, vm: Vm, disk: Disk
 ) -> None:
-    disk.apt_get(
-        f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit'
-        f" 100\n{INSTALLS_PYTHON}"
+    fail_at_the_first_call = (
+        f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit 100'
     )
+    disk.apt_get(f"{fail_at_the_first_call}\n{INSTALLS_PYTHON}")
     vm.program("print('TRAINED')")
     cloud.direct(attempt=1, incarnation=1)
     vm.boot()

@@ -34,6 +34,8 @@ CAPTURED = (
     " status 1.\n"
 )
 
+# The output of a program → the type, the message and the frame of its error, which is None where
+# another case has the same frame; None: the output ends with no error.
 TRACEBACKS = [
     ("", None),
     ("step 1\nstep 2\n", None),
@@ -47,6 +49,20 @@ TRACEBACKS = [
         ("tf.errors.NotFoundError", "no gs://b", None),
     ),
     (TB + MAIN + "__main__.main.<locals>.Odd: x\n", ("__main__.main.<locals>.Odd", "x", None)),
+    (
+        TB
+        + INNER
+        + "RuntimeError: DataLoader worker (pid 216) is killed by signal: Segmentation fault. \n\n"
+        + "The above exception was the direct cause of the following exception:\n\n"
+        + TB
+        + MAIN
+        + "RuntimeError: DataLoader worker (pid(s) 216) exited unexpectedly\n",
+        (
+            "RuntimeError",
+            "DataLoader worker (pid 216) is killed by signal: Segmentation fault. ",
+            "trainer/task.py:41 in main",
+        ),
+    ),
     (TB + MAIN + "ValueError: one\ntwo\n  three\n", ("ValueError", "one\ntwo\n  three", None)),
     (
         TB

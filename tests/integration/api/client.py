@@ -47,7 +47,7 @@ TOKENS = {
 }
 LOCATION_SLASHES = 5
 """Slashes in the address of a location; addresses of Vertex AI's resources have more."""
-VERBATIM = {
+VERBATIM = {  # fields that have what the user wrote, which no schema describes
     "trainingInput",
     "jobSpec",
     "trialJobSpec",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, PROJECT, Api
 from tests.integration.api.discovery import document
@@ -101,19 +102,22 @@ def test_cancelled_custom_job_has_error_code_cancelled(api: Api, world: World) -
         )
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_CANCELLED"
-    assert ended["error"]["code"] == 1  # type: ignore[index]
+    assert ended["error"]["code"] == code_pb2.CANCELLED  # type: ignore[index]
     # Clients look for the service's word in the message.
     assert ended["error"]["message"].startswith("CANCELED: ")  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("cause", "code"), [("process", 3), ("setup", 13)])
+@pytest.mark.parametrize(
+    ("cause", "code"), [("process", code_pb2.INVALID_ARGUMENT), ("setup", code_pb2.INTERNAL)]
+)
 def test_failed_custom_job_has_error_code_by_cause(
     api: Api, world: World, cause: str, code: int
 ) -> None:
     scheduling = {"disableRetries": True} if cause == "process" else {}
     created = create(api, jobSpec={"workerPoolSpecs": POOLS, "scheduling": scheduling})
     world.deliver()
-    for _ in range(3):
+    tries_of_a_set_up = 3
+    for _ in range(tries_of_a_set_up):
         world.report_all_ready()
         error = {"type": "DownloadError", "message": "m", "frame": ""}
         exit_ = (
@@ -231,18 +235,20 @@ def test_program_and_log_of_custom_job_have_its_number(api: Api, world: World) -
     created = create(api)
     world.deliver()
     number = str(created["name"]).rpartition("/")[2]
-    gang = json.loads(world.fleet.metadata(vm_name(world.job_id, CHIEF))["trainmaster-vm-config"])
-    assert gang["environment"]["CLOUD_ML_JOB_ID"] == number
-    assert gang["expands"] is True, "$(NAME) is Vertex AI's"
-    assert gang["job_id"] == f"custom_{number}"
+    metadata = world.fleet.metadata(vm_name(world.job_id, CHIEF))
+    vm_config = json.loads(metadata["trainmaster-vm-config"])
+    assert vm_config["environment"]["CLOUD_ML_JOB_ID"] == number
+    assert vm_config["expands"] is True, "$(NAME) is Vertex AI's"
+    assert vm_config["job_id"] == f"custom_{number}"
 
 
 def test_enum_numbers_are_replaced_by_names(api: Api, world: World) -> None:
     """Google's generated clients send enums as numbers."""
-    machine = {"machineType": "n1-standard-8", "acceleratorType": 5, "acceleratorCount": 2}
+    tesla_t4, spot = 5, 4
+    machine = {"machineType": "n1-standard-8", "acceleratorType": tesla_t4, "acceleratorCount": 2}
     spec = {
         "workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}],
-        "scheduling": {"strategy": 4},
+        "scheduling": {"strategy": spot},
     }
     created = create(api, jobSpec=spec)
     shown = created["jobSpec"]

@@ -171,10 +171,21 @@ def test_job_id_of_a_schedule_gets_the_time_of_the_schedule(api: Api) -> None:
     answers = [api.http.post(JOBS, data=data, headers=headers).status_code for _ in range(2)]
     assert answers == [200, 409]
     assert api.get("nightly_20261122_0300")["jobId"] == "nightly_20261122_0300"
+
+
+def test_job_id_without_a_usable_time_of_the_schedule_gets_the_time_of_the_request(
+    api: Api,
+) -> None:
+    data = json.dumps({"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()})
+    statuses = []
     for unusable in ("0001-01-01T00:00:00+14:00", "soon", ""):
-        headers["X-CloudScheduler-ScheduleTime"] = unusable
-        answer = json.loads(api.http.post(JOBS, data=data, headers=headers).data)
-        assert answer.get("jobId", "409") in ("nightly_20261121_0300", "409")
+        headers = {
+            "Authorization": f"Bearer {OWNER}",
+            "X-CloudScheduler-ScheduleTime": unusable,
+        }
+        statuses.append(api.http.post(JOBS, data=data, headers=headers).status_code)
+    assert statuses == [200, 409, 409], "all within one minute"
+    assert api.get("nightly_20261121_0300")["jobId"] == "nightly_20261121_0300"
 
 
 def test_endless_body_is_read_only_to_the_limit(api: Api) -> None:
@@ -283,6 +294,7 @@ def test_gcloud_that_streams_a_log_sees_the_end_when_the_last_lines_are_readable
     api.create()
     assert "endTime" not in api.send_ok("GET", f"{JOBS}/digits_1", agent=agent)
     api.cancel()
+    # It is hidden for 75 seconds.
     for passed_s, is_hidden in ((0, hides_fresh_end), (74, hides_fresh_end), (1, False)):
         world.now += timedelta(seconds=passed_s)
         view = api.send_ok("GET", f"{JOBS}/digits_1", agent=agent)
@@ -353,7 +365,8 @@ def test_of_two_concurrent_patches_with_one_etag_only_one_succeeds(
 def test_wrong_patch_is_refused_at_its_field(api: Api, mask: str, body: object, field: str) -> None:
     before = api.create()
     error = api.send_refused("PATCH", f"{JOBS}/digits_1", body, updateMask=mask)
-    assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, field)
+    (violation,) = error["details"][0]["fieldViolations"]
+    assert (error["code"], violation["field"]) == (400, field)
     assert api.get() == before
 
 

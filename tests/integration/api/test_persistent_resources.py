@@ -1,4 +1,8 @@
-"""Kept machines as persistent resources of Vertex AI: the API, and the real gcloud."""
+"""Kept machines as persistent resources of Vertex AI: the API, and the real gcloud.
+
+A job may keep its VMs for a later job, which takes all of them. The VMs have one set id in their
+names, the id of the job that created them.
+"""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ def clock() -> Clock:
 
 
 def test_bucket_allows_its_number_at_once_and_more_as_time_passes(clock: Clock) -> None:
+    """`take` returns the seconds until a request is allowed: 0, and it is counted."""
     bucket = Bucket(300, clock)
     assert [bucket.take() for _ in range(300)] == [0] * 300
     assert bucket.take() == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.api.client import CUSTOM_JOBS, PIPELINES, PROJECT, UNPRIVILEGED, VIEWER, Api
 from tests.support.jobs import CHIEF
@@ -15,6 +16,8 @@ from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 IMAGE: Final = "us-docker.pkg.dev/my-project/training/trainer:1"
 REDUCTION_SERVER: Final = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 
+SPOT_NUMBER: Final = 4.0
+"""The number of SPOT among Vertex AI's strategies of scheduling."""
 POOL: Final = {
     "machineSpec": {"machineType": "n1-standard-4"},
     "replicaCount": 1,
@@ -48,7 +51,7 @@ def a_body(**changes: Any) -> dict[str, Any]:
         "scheduling": {
             "timeout": "3600s",
             "disable_retries": True,
-            "strategy": 4.0,
+            "strategy": SPOT_NUMBER,
             "max_wait_duration": None,
         },
     }
@@ -121,7 +124,10 @@ def test_failed_pipeline_has_an_error(api: Api, world: World) -> None:
     world.send("replica-exit", CHIEF, cause="process", exit_status=1, tail="no such file")
     world.deliver()
     failed = get(api, created)
-    assert (failed["state"], failed["error"]["code"]) == ("PIPELINE_STATE_FAILED", 3)
+    assert (failed["state"], failed["error"]["code"]) == (
+        "PIPELINE_STATE_FAILED",
+        code_pb2.INVALID_ARGUMENT,
+    )
     assert "no such file" in failed["error"]["message"]
 
 
@@ -132,7 +138,10 @@ def test_cancelled_pipeline_has_an_error_and_can_be_deleted(api: Api) -> None:
     assert "The job is in PIPELINE_STATE_QUEUED" in early["message"]
     assert api.send_ok("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty") == {}
     cancelled = get(api, created)
-    assert (cancelled["state"], cancelled["error"]["code"]) == ("PIPELINE_STATE_CANCELLED", 1)
+    assert (cancelled["state"], cancelled["error"]["code"]) == (
+        "PIPELINE_STATE_CANCELLED",
+        code_pb2.CANCELLED,
+    )
     operation = api.send_ok("DELETE", address(created), schema="GoogleLongrunningOperation")
     assert operation["done"] is True
     assert api.send_refused("GET", address(created))["code"] == 404
@@ -221,7 +230,7 @@ def test_unsupported_or_wrong_field_is_refused_before_anything_is_stored(
     ],
     ids=str,
 )
-def test_convenience_that_training_does_not_need_is_replaced_and_said(
+def test_convenience_that_training_does_not_need_is_replaced_and_listed(
     api: Api, world: World, convenience: dict[str, Any]
 ) -> None:
     api.send_ok("POST", PIPELINES, a_body(inputs=convenience), schema="TrainingPipeline")

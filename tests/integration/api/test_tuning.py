@@ -166,5 +166,6 @@ def test_tuning_job_that_cannot_be_resumed_is_refused_and_not_stored(
     error = api.send_refused(
         "POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="unknown")}
     )
-    assert (error["code"], "which is not a tuning job" in error["message"]) == (400, True)
+    assert error["code"] == 400
+    assert "which is not a tuning job" in error["message"]
     assert world.store.load(STUDY) is None

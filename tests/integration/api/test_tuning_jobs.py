@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.api.client import (
     CUSTOM_JOBS,
@@ -151,7 +152,10 @@ def test_vertex_tuning_job_is_cancelled_with_its_trials_and_deleted(api: Api, wo
     api.send_ok("POST", f"{path_of(created)}:cancel", {}, schema="GoogleProtobufEmpty")
     world.deliver()
     cancelled = get(api, created)
-    assert (cancelled["state"], cancelled["error"]["code"]) == ("JOB_STATE_CANCELLED", 1)
+    assert (cancelled["state"], cancelled["error"]["code"]) == (
+        "JOB_STATE_CANCELLED",
+        code_pb2.CANCELLED,
+    )
     assert world.states == ["CANCELLED", "CANCELLED"]
     done = api.send_ok("DELETE", path_of(created), schema="GoogleLongrunningOperation")
     assert done["done"] is True
@@ -179,8 +183,9 @@ def test_wrong_vertex_tuning_job_is_refused_at_its_field(
 
 def test_enum_numbers_of_tuning_job_are_accepted(api: Api, world: Study) -> None:
     study = a_body()["studySpec"]
-    study["metrics"][0]["goal"] = 2
-    study["algorithm"] = 2
+    minimize, grid_search = 2, 2
+    study["metrics"][0]["goal"] = minimize
+    study["algorithm"] = grid_search
     create(api, world, studySpec=study)
     assert (world.tuning.goal, world.tuning.algorithm) == ("MINIMIZE", "GRID_SEARCH")
 

@@ -56,15 +56,15 @@ def test_job_is_returned_and_nothing_is_created(
     assert set(created) == set(validated)
 
 
-def test_substitutions_are_told(api: Api) -> None:
+def test_substitutions_are_listed(api: Api) -> None:
     document = {"jobId": "digits_1", **a_spec(runtimeVersion="1.15", pythonVersion="3.7")}
     _, validated = api.send("POST", JOBS, document, validateOnly="true")
-    told = validated["trainmaster"]["substitutions"]
-    assert "trainingInput.runtimeVersion" in [note["field"] for note in told]
+    listed = validated["trainmaster"]["substitutions"]
+    assert "trainingInput.runtimeVersion" in [note["field"] for note in listed]
     assert "trainmaster" not in api.send_ok("POST", JOBS, document)
     stored = api.world.store.load("digits_1")
     assert stored is not None
-    assert told == [asdict(note) for note in stored.state.job.plan.origin.substitutions]
+    assert listed == [asdict(note) for note in stored.state.job.plan.origin.substitutions]
 
 
 def test_used_job_id_is_refused_as_by_a_creation(api: Api) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.api.client import OWNER, TOKENS, an_app
 from tests.integration.api.served import serving
@@ -76,12 +77,10 @@ def test_failed_pipeline_raises_the_error_of_its_job(results: dict[str, Any]) ->
 
 
 def test_pipeline_is_submitted_cancelled_and_deleted(results: dict[str, Any]) -> None:
-    assert results["cancelled"][:4] == [
-        "PIPELINE_STATE_QUEUED",
-        "PIPELINE_STATE_CANCELLED",
-        1,
-        "NotFound",
-    ]
+    first_state, last_state, error_code, error_after_deletion, _ = results["cancelled"]
+    assert (first_state, last_state) == ("PIPELINE_STATE_QUEUED", "PIPELINE_STATE_CANCELLED")
+    assert error_code == code_pb2.CANCELLED
+    assert error_after_deletion == "NotFound"
 
 
 def test_model_upload_is_refused_by_name_and_no_pipeline_is_created(

@@ -43,8 +43,9 @@ def put(world: World, source: str) -> None:
     world.objects.write(URI, sdist_of(files), content_type="application/gzip")
 
 
-def answer(*told: Finding) -> list[tuple[Status, str]]:
-    return [(finding.status, finding.what) for finding in check_by_api(JOB, told)]
+def answer(*local_findings: Finding) -> list[tuple[Status, str]]:
+    """Return what the API adds to the findings of the user's computer."""
+    return [(finding.status, finding.what) for finding in check_by_api(JOB, local_findings)]
 
 
 def test_job_that_the_api_would_create_is_ok_and_not_created(world: World) -> None:
@@ -72,7 +73,7 @@ def test_refusal_of_the_api_is_a_problem(world: World) -> None:
         ("trainer/task.py:9 imports wandb", 2),
     ],
 )
-def test_note_of_the_api_is_told_once(world: World, local: str, count: int) -> None:
+def test_note_of_the_api_is_reported_once(world: World, local: str, count: int) -> None:
     put(world, "import einops, wandb\n")
     found = answer(limit(local, ""))
     assert [status for status, _ in found] == [Status.LIMIT] * count

@@ -29,7 +29,8 @@ def test_completion_is_shown_for_the_shell_that_is_named(
     arguments: list[str], first_line: str
 ) -> None:
     result = CliRunner().invoke(main.app, arguments, prog_name="trainmaster")
-    assert (result.exit_code, result.stdout.startswith(first_line)) == (0, True), result.output
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(first_line)
     assert "_TRAINMASTER_COMPLETE=" in result.stdout or "$Env:_TRAINMASTER" in result.stdout
 
 

@@ -88,7 +88,8 @@ def test_drop_deletes_messages(pubsub: PubSub, run: Callable[..., Result]) -> No
     assert run("drop", "--all").stdout.count("dropped") == 2
     assert listed(run) == []
     nothing = run("drop", "--all")
-    assert (nothing.stdout, "No dead letters arrived" in nothing.stderr) == ("", True)
+    assert nothing.stdout == ""
+    assert "No dead letters arrived" in nothing.stderr
 
 
 def test_large_or_deep_letters_hide_no_other(pubsub: PubSub, run: Callable[..., Result]) -> None:

@@ -86,7 +86,8 @@ def test_logs_as_json_are_one_object_per_line(logged: Installation) -> None:
 
 def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
     severe = logged.run("logs", "digits_1", "--severity", "warning").stdout
-    assert ("bad" in severe, "hello" in severe) == (True, False)
+    assert "bad" in severe
+    assert "hello" not in severe
     now_utc = datetime.now(UTC)
     for since in ("1h", "1h30m", f"{now_utc:%Y-%m-%d}", f"{now_utc - timedelta(hours=1):%FT%TZ}"):
         assert len(logged.run("logs", "digits_1", "--since", since).stdout.splitlines()) == 3

@@ -277,13 +277,16 @@ def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str,
     """
     world = lab.world(name(outcome, kind))
     job = json.dumps({"jobId": world.job_id, **a_spec()}).encode()
-    if kind not in {topics.UPLOAD, topics.SUBMIT}:
+    creates_the_job = {topics.UPLOAD, topics.SUBMIT}
+    creates_its_vms = {topics.PROVISION, topics.SWEEP}
+    is_about_running_programs = {topics.MAINTENANCE, topics.SYSTEM_EVENTS, topics.REPLICA_EXIT}
+    if kind not in creates_the_job:
         world.submit(
             a_tuning_spec(maxTrials=1, maxParallelTrials=1) if kind == topics.TUNE else None
         )
-    if kind not in {topics.UPLOAD, topics.SUBMIT, topics.PROVISION, topics.SWEEP, topics.TUNE}:
+    if kind not in {*creates_the_job, *creates_its_vms, topics.TUNE}:
         world.deliver()
-    if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS, topics.REPLICA_EXIT}:
+    if kind in is_about_running_programs:
         world.report_all_ready()
     data: dict[str, Callable[[], bytes]] = {
         topics.UPLOAD: lambda: b"{}",

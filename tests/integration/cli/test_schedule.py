@@ -1,11 +1,13 @@
-"""Scheduled jobs: what is written to Cloud Scheduler, and the jobs that its messages become."""
+"""`trainmaster schedule`: what is written to Cloud Scheduler, and options that are refused.
+
+`test_scheduled_runs.py` has the jobs that its messages become.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -17,72 +19,22 @@ import yaml
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
-from tests.support.world import World
-from trainmaster.cli.schedule_runs import check_job_ids, describe_run
-from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.errors import PermanentError
-from trainmaster.flows import submit
-from trainmaster.flows.user_requests import cancel_job
 from trainmaster.gcp.tools.scheduler import CloudScheduler, api_call, publication, scheduler_job
-from trainmaster.messaging import push
 
 DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"
 ACCOUNT = "nightly@my-project.iam.gserviceaccount.com"
 PARENT = "projects/my-project/locations/us-central1"
 NIGHTLY = {"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()}
-AT = datetime(2026, 11, 21, 3, 0, 7, tzinfo=UTC)
 
 
-def test_time_in_job_id_is_filled_in() -> None:
-    assert at_time("nightly_{time:%Y%m%d_%H%M}", AT) == "nightly_20261121_0300"
-    assert at_time("a_{time}", AT) == "a_20261121_030007"
-    assert at_time("plain", AT) == "plain"
+def create_dry(file: Path) -> tuple[str, ...]:
+    """Return the command that prints the schedule `nightly` of a job file and creates none.
 
-
-def fire(world: World, at: datetime | None, source: str | None = "schedule:nightly") -> None:
-    submit.handle(json.dumps(NIGHTLY).encode(), source, world.deps, at)
-
-
-def test_message_delivered_twice_creates_one_job() -> None:
-    world = World()
-    for at in (AT, AT, AT.replace(day=22)):
-        fire(world, at)
-        world.wait(3600)
-    assert [job.job_id for job in world.store.recent_jobs(9)] == [
-        "nightly_20261122_0300",
-        "nightly_20261121_0300",
-    ]
-    assert world.store.rejections() == ()
-
-
-def test_messages_without_source_are_distinguished_by_their_time() -> None:
-    world = World()
-    for day in (21, 21, 22):
-        fire(world, AT.replace(day=day), source=None)
-    assert {job.job_id for job in world.store.recent_jobs(9)} == {
-        "nightly_20261121_0300",
-        "nightly_20261122_0300",
-    }
-
-
-def test_time_in_job_id_without_publish_time_is_refused() -> None:
-    world = World()
-    with pytest.raises(PermanentError, match=r"job\.job_id Error: contains a time"):
-        fire(world, at=None)
-    assert world.store.recent_jobs(9) == ()
-
-
-def test_publish_time_is_read_from_pubsub_envelope() -> None:
-    message = {
-        "data": base64.b64encode(b"{}").decode(),
-        "messageId": "1",
-        "publishTime": "2026-11-21T03:00:07.123456789Z",
-    }
-    decoded = push.decode(json.dumps({"message": message}).encode())
-    assert decoded.published_at == AT.replace(microsecond=123456)
-
-
-# Cloud Scheduler.
+    It names packages as the file does, whatever is stored under their names at each run.
+    """
+    options = ("--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    return ("schedule", "create", "nightly", str(file), *options)
 
 
 class SchedulerApi(BaseHTTPRequestHandler):
@@ -92,10 +44,11 @@ class SchedulerApi(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self._body()
-        known = body["name"] in self.jobs
-        parent = self.path.partition("?")[0] == f"/v1/{body['name'].rpartition('/jobs/')[0]}/jobs"
-        status = 200 if parent else 404
-        self._answer(409 if known else status, body)
+        exists = body["name"] in self.jobs
+        parent, _, _ = body["name"].rpartition("/jobs/")
+        is_called_for_the_parent = self.path.partition("?")[0] == f"/v1/{parent}/jobs"
+        status = 200 if is_called_for_the_parent else 404
+        self._answer(409 if exists else status, body)
 
     def do_PATCH(self) -> None:
         name = self.path.partition("?")[0].removeprefix("/v1/")
@@ -149,16 +102,7 @@ def test_dry_run_prints_fields_of_the_discovery_document(
 ) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
-    result = installation.run(
-        "schedule",
-        "create",
-        "nightly",
-        str(file),
-        "--cron",
-        "0 3 * * *",
-        "--follow-packages",
-        "--dry-run",
-    )
+    result = installation.run(*create_dry(file))
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
     schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
@@ -174,16 +118,7 @@ def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
     file = tmp_path / "nightly.yaml"
     document = {"jobId": NIGHTLY["jobId"], **a_spec(serviceAccount=ACCOUNT)}
     file.write_text(yaml.safe_dump(document))
-    command = (
-        "schedule",
-        "create",
-        "nightly",
-        str(file),
-        "--cron",
-        "0 3 * * *",
-        "--follow-packages",
-        "--dry-run",
-    )
+    command = create_dry(file)
     refused = installation.run(*command)
     assert isinstance(refused.exception, PermanentError)
     assert "--submit-as ACCOUNT --api URL" in str(refused.exception)
@@ -205,17 +140,7 @@ def test_options_of_a_schedule_through_the_api_belong_together(
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
     for option in (("--submit-as", ACCOUNT), ("--api", "https://api.example.com")):
-        result = installation.run(
-            "schedule",
-            "create",
-            "nightly",
-            str(file),
-            "--cron",
-            "0 3 * * *",
-            "--follow-packages",
-            "--dry-run",
-            *option,
-        )
+        result = installation.run(*create_dry(file), *option)
         assert "belong together" in str(result.exception)
 
 
@@ -223,16 +148,7 @@ def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
     installation: Installation, tmp_path: Path
 ) -> None:
     (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY))
-    common = (
-        "schedule",
-        "create",
-        "nightly",
-        str(file),
-        "--cron",
-        "0 3 * * *",
-        "--follow-packages",
-        "--dry-run",
-    )
+    command = create_dry(file)
     for options, problem in (
         (
             ("--submit-as", "me", "--api", "https://api.example.com"),
@@ -252,7 +168,7 @@ def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
         (("--time-zone", ""), "--time-zone: '' is not a time zone"),
         (("--time-zone", "../etc/passwd"), "--time-zone: '../etc/passwd' is not a time zone"),
     ):
-        result = installation.run(*common, *options)
+        result = installation.run(*command, *options)
         assert isinstance(result.exception, PermanentError), options
         assert problem in str(result.exception)
 
@@ -273,16 +189,7 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
 ) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(document))
-    result = installation.run(
-        "schedule",
-        "create",
-        "nightly",
-        str(file),
-        "--cron",
-        "0 3 * * *",
-        "--follow-packages",
-        "--dry-run",
-    )
+    result = installation.run(*create_dry(file))
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)
 
@@ -307,104 +214,3 @@ def test_location_that_is_no_region_is_refused(installation: Installation) -> No
             result = installation.run("schedule", *command, "--location", location)
             assert isinstance(result.exception, PermanentError), location
             assert f"--location: must be a region, not {location!r}" in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    ("job_id", "cron", "zone", "expected"),
-    [
-        ("nightly_{time:%Y%m%d}", "*/5 * * * *", "Etc/UTC", "would both be nightly_"),
-        ("nightly_{time:%H%M}", "0 3 * * *", "Etc/UTC", "would both be nightly_0300"),
-        ("nightly_{time:%Y%m%d}", "30 1 * * *", "Europe/Berlin", "would both be nightly_"),
-        ("nightly_{time:%Y%m%d}", "30 0 * * *", "Europe/London", "would both be nightly_"),
-        ("nightly_{time:%Y%m%d}", "30 19 * * *", "America/New_York", "would both be nightly_"),
-        ("nightly_{time:%Y%m%d}", "30 10 * * *", "Australia/Sydney", "would both be nightly_"),
-        ("nightly_{time:%Y%m%d}", "30 1 * * *", "Etc/UTC", ""),
-        ("nightly_{time:%Y%m%d_%H%M}", "30 1 * * *", "Europe/Berlin", ""),
-        ("nightly_{time:%Y%m%d_%H%M}", "* * * * *", "Europe/Berlin", ""),
-        ("weekly_{time:%Y%W}", "0 3 * * mon", "Europe/Berlin", ""),
-        ("nightly_{time:%Y%m%d}", "every 1 hours", "Etc/UTC", ""),
-        ("nightly_{time}", "0 3 * *", "Etc/UTC", "is not a cron expression"),
-        ("nightly_{time}", "61 3 * * *", "Etc/UTC", "is not a cron expression"),
-    ],
-)
-def test_schedule_with_two_runs_of_one_job_id_is_refused(
-    job_id: str, cron: str, zone: str, expected: str
-) -> None:
-    found = ""
-    try:
-        check_job_ids(job_id, cron, zone, AT)
-    except PermanentError as error:
-        found = str(error)
-    assert expected in found
-    assert bool(found) == bool(expected)
-
-
-def test_run_that_shares_the_id_of_an_earlier_run_is_a_rejection() -> None:
-    world = World()
-    document = {"jobId": "nightly_{time:%Y%m%d}", **a_spec()}
-    data = json.dumps(document).encode()
-    first = world.now
-    submit.handle(data, "schedule:nightly/anna", world.deps, first)
-    submit.handle(data, "schedule:nightly/anna", world.deps, first)
-    assert world.store.rejections() == ()
-    world.wait(300)
-    with pytest.raises(PermanentError, match="is the job of an earlier message"):
-        submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
-    (rejection,) = world.store.rejections()
-    assert rejection.source == "schedule:nightly/anna"
-    assert len(world.store.recent_jobs(9)) == 1
-
-
-def a_message(at: datetime) -> push.Message:
-    attributes = {"source": "schedule:nightly/anna", submit.OVERLAP: submit.FORBIDDEN}
-    return push.Message(json.dumps(NIGHTLY).encode(), attributes, "1", at)
-
-
-def test_run_without_overlap_is_left_out_until_the_earlier_job_has_ended() -> None:
-    world = World()
-    submit.on_message(a_message(world.now), world.deps)
-    submit.on_message(a_message(world.now), world.deps)  # a redelivery
-    (first,) = world.store.recent_jobs(9)
-    world.wait(120)
-    submit.on_message(a_message(world.now), world.deps)
-    assert [job.job_id for job in world.store.recent_jobs(9)] == [first.job_id]
-    (rejection,) = world.store.rejections()
-    assert f"{first.job_id} of the same schedule has not ended" in rejection.problems[0]
-    cancel_job(first.job_id, "anna", world.deps)
-    world.wait(120)
-    submit.on_message(a_message(world.now), world.deps)
-    assert len(world.store.recent_jobs(9)) == 2
-
-
-def a_schedule(template: str) -> dict[str, Any]:
-    data = json.dumps({"jobId": template, **a_spec()}).encode()
-    return publication(
-        "my-project", {"source": "schedule:nightly/anna"}, "trainmaster-submit", data
-    )
-
-
-def test_result_of_a_run_is_its_job_or_why_there_is_none() -> None:
-    world = World()
-    schedule = a_schedule("nightly_{time:%Y%m%d}")
-    assert describe_run(schedule, world.now, world.store) == "no job yet"
-    data = base64.b64decode(schedule["pubsubTarget"]["data"])
-    submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
-    (job,) = world.store.recent_jobs(9)
-    assert describe_run(schedule, world.now, world.store) == f"{job.job_id}: QUEUED"
-    world.wait(300)
-    assert describe_run(schedule, world.now, world.store) == (
-        f"no job: {job.job_id} was used before"
-    )
-    with pytest.raises(PermanentError):
-        submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
-    assert "is the job of an earlier message" in describe_run(schedule, world.now, world.store)
-
-
-def test_result_of_a_run_that_crosses_a_minute_is_its_job() -> None:
-    world = World()
-    schedule = a_schedule("nightly_{time:%Y%m%d_%H%M}")
-    data = base64.b64decode(schedule["pubsubTarget"]["data"])
-    attempted_at = world.now.replace(second=59, microsecond=900_000)
-    world.now = attempted_at + timedelta(seconds=1)
-    submit.handle(data, "schedule:nightly/anna", world.deps, world.now)
-    assert describe_run(schedule, attempted_at, world.store).endswith(": QUEUED")

@@ -145,7 +145,11 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     )
     assert gcloud.returncode == 0, gcloud.stderr
     rows = [line.split("\t") for line in gcloud.stdout.splitlines()]
-    assert steps([(row[2], row[-1]) for row in rows if len(row) > 2]) == expected
+    task_column, message_column = 2, -1
+    lines_of_gcloud = [
+        (row[task_column], row[message_column]) for row in rows if len(row) > task_column
+    ]
+    assert steps(lines_of_gcloud) == expected
 
     listed = json.loads(trainmaster(stack, "jobs", "list", "--format", "json").stdout)
     assert job_id in [job["jobId"] for job in listed]

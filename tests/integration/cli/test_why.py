@@ -229,23 +229,23 @@ def test_why_of_running_job_mentions_no_requests(world: World) -> None:
     assert "requested" not in why(world)
 
 
-def test_second_submission_of_a_used_id_is_told_where_its_uploader_looks(world: World) -> None:
+def test_second_submission_of_a_used_id_is_reported_where_its_uploader_looks(world: World) -> None:
     """Both files are uploaded within seconds: neither job exists when their ids are checked."""
     world.submit(source="gs://b/jobs/first.yaml#1")
     world.wait(3)
     with pytest.raises(RejectedError):
         world.submit(a_spec(args=["--epochs", "7"]), source="gs://b/jobs/second.yaml#2")
-    told = (
+    sentence = (
         "Another submission of this job id: gs://b/jobs/second.yaml#2 was refused at 2026-11-21"
         f" 03:00 UTC: {JOB_EXISTS}"
     )
-    assert told in " ".join(why(world).split())
+    assert sentence in " ".join(why(world).split())
     (refused,) = json.loads(why(world, "--format", "json"))["refusedSubmissions"]
     assert refused["source"] == "gs://b/jobs/second.yaml#2"
     assert refused["time"] == "2026-11-21T03:00:03Z"
 
 
-def test_refused_submission_without_a_job_is_told_by_its_id(world: World) -> None:
+def test_refused_submission_without_a_job_is_reported_by_its_id(world: World) -> None:
     with pytest.raises(RejectedError):
         world.submit(a_spec(scaleTier="HUGE"))
     result = CliRunner().invoke(app, ["why", world.job_id])
@@ -256,7 +256,7 @@ def test_refused_submission_without_a_job_is_told_by_its_id(world: World) -> Non
     )
 
 
-def test_other_jobs_are_told_of_no_refused_submission(world: World) -> None:
+def test_why_of_another_job_reports_no_refused_submission(world: World) -> None:
     world.submit()
     world.job_id, own = "other", world.job_id
     with pytest.raises(RejectedError):

@@ -37,9 +37,14 @@ MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
 
 @dataclass
 class Running:
+    """An installation, and a client of its API."""
+
     world: World
     client: Client
+    endpoint: str
+    """Address of the API."""
     token_file: Path
+    """File with the access token of the client."""
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     token_file.write_text(OWNER)
     monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", str(token_file))
     with serving(moving) as endpoint:
-        yield Running(world, Client(PROJECT, endpoint, poll_s=0.01), token_file)
+        yield Running(world, Client(PROJECT, endpoint, poll_s=0.01), endpoint, token_file)
 
 
 def advance(world: World) -> None:
@@ -101,6 +106,42 @@ def test_why_returns_the_decisions_with_their_rules_and_the_next_steps(running: 
     assert now == "Now: FAILED."
     assert error.startswith("Error: The replica chief 0 exited with a non-zero status of 2.")
     assert what_to_do == f"What to do: {ended.what_to_do}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("digts_1", "; did you mean digits_1?"),
+        ("DIGITS_1", "; did you mean digits_1?"),
+        ("projects/my-project/jobs/digits_2", "; did you mean digits_1?"),
+        ("boston", "boston was not found"),
+    ],
+)
+def test_wrong_job_id_names_the_job_that_is_similar(
+    running: Running, wrong: str, hint: str
+) -> None:
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    for call in (running.client.describe, running.client.why, running.client.cancel):
+        with pytest.raises(PermanentError) as refused:
+            call(wrong)
+        assert str(refused.value).endswith(hint)
+
+
+def test_wrong_job_id_without_the_permission_to_list_jobs_has_no_hint(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    api = running.client._api
+    answer = api.call
+
+    def refuse_lists(method: str, path: str, *rest: Any, **options: Any) -> dict[str, Any]:
+        if path == "jobs":
+            raise PermanentError("403 the caller does not have permission")
+        return answer(method, path, *rest, **options)
+
+    monkeypatch.setattr(api, "call", refuse_lists)
+    with pytest.raises(PermanentError, match=r"digts_1 was not found$"):
+        running.client.why("digts_1")
 
 
 def test_why_of_an_unknown_job_is_refused(running: Running) -> None:
@@ -217,15 +258,13 @@ def test_logs_yields_lines_until_the_job_has_ended(
         monkeypatch.setenv("TRAINMASTER_LOGGING_ENDPOINT", address)
         lines = [(line.task, line.message) for line in running.client.logs(job, follow=True)]
         created = datetime.fromisoformat(at)
-        of_since = [
-            len(list(running.client.logs(job, since=created + timedelta(seconds=later))))
-            for later in (0, 1)
-        ]
+        since_creation = list(running.client.logs(job, since=created))
+        since_later = list(running.client.logs(job, since=created + timedelta(seconds=1)))
         with pytest.raises(PermanentError, match="is no job id"):
             list(running.client.logs('x" OR severity>="DEFAULT', since=created))
     cloud.entries.close()
     assert lines == [("master-replica-0", "epoch 1")]
-    assert of_since == [1, 0]
+    assert (len(since_creation), since_later) == (1, [])
 
 
 def test_settings_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +285,7 @@ def test_folder_is_uploaded_and_runs_the_command(
     (tmp_path / "my project" / "train.py").write_text("print(1)")
     monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")
     monkeypatch.setenv("TRAINMASTER_REGION", "us-central1")
-    client = Client(PROJECT, running.client._api._base.partition("/v1/")[0])
+    client = Client(PROJECT, running.endpoint)
     job = client.submit(folder=tmp_path / "my project", command=["python", "train.py"])
     assert job.job_id.startswith("my_project_")
     assert f"a copy of {tmp_path / 'my project'}: 1 file, 0.0 KiB" in capsys.readouterr().err
@@ -277,8 +316,8 @@ def test_checked_job_is_that_of_the_creation_and_is_not_created(running: Running
     assert created.document["trainingInput"] == checked.job.document["trainingInput"]
     stored = running.world.store.load("digits_1")
     assert stored is not None
-    told = [note.text for note in stored.state.job.plan.origin.substitutions]
-    assert list(checked.notes) == told
+    substitutions = [note.text for note in stored.state.job.plan.origin.substitutions]
+    assert list(checked.notes) == substitutions
 
 
 def test_check_refuses_what_the_creation_refuses(running: Running) -> None:
@@ -296,14 +335,14 @@ def test_check_refuses_what_the_creation_refuses(running: Running) -> None:
         running.client.check({"jobId": "digits_1", **a_spec()})
 
 
-def test_check_of_a_folder_uploads_nothing_and_tells_what_may_fail(
+def test_check_of_a_folder_uploads_nothing_and_notes_what_may_fail(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = MemoryObjects()
     monkeypatch.setattr(objects, "objects", lambda *_: stored)
     monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")
     (tmp_path / "train.py").write_text("import torch\nimport einops\n")
-    client = Client(PROJECT, running.client._api._base.partition("/v1/")[0])
+    client = Client(PROJECT, running.endpoint)
     checked = client.check(folder=tmp_path, command=["python", "train.py"], region="us-central1")
     assert stored.created("gs://the-bucket/", 9) == ()
     assert running.world.store.recent_jobs(9) == ()

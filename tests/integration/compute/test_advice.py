@@ -1,11 +1,15 @@
-"""Advice on capacity, and the weather that it is about."""
+"""Advice on capacity, and the weather that it is about.
+
+The weather of an emulated cloud is the capacity of each zone, which a seed and a climate, from mild
+to famine, determine at each time.
+"""
 
 from __future__ import annotations
 
 import json
 import urllib.error
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,13 +26,26 @@ GOOD: dict[str, Any] = {
 }
 
 
-def ask(emulator: Emulator, **changes: object) -> tuple[float, str, dict[str, Any]]:
+class Advice(NamedTuple):
+    """The one recommendation of an answer, for VMs of one machine type in one zone."""
+
+    obtainability: float
+    """Likelihood that the VMs can be created, from 0 to 1."""
+    uptime: str
+    """How long they would live, such as `60s`."""
+    shard: dict[str, Any]
+    """The VMs: their number, machine type, provisioning model and zone."""
+
+
+def ask(emulator: Emulator, **changes: object) -> Advice:
+    """Return the advice on `GOOD` with these changes."""
     (one,) = emulator.call(PATH, {**GOOD, **changes})["recommendations"]
     (shard,) = one["shards"]
-    return one["scores"]["obtainability"], one["scores"]["estimatedUptime"], shard
+    return Advice(one["scores"]["obtainability"], one["scores"]["estimatedUptime"], shard)
 
 
 def refusal(emulator: Emulator, path: str, body: object) -> tuple[int, str]:
+    """Return the HTTP status and the message of a call that is refused."""
     with pytest.raises(urllib.error.HTTPError) as error:
         emulator.call(path, body)  # type: ignore[arg-type]
     return error.value.code, json.load(error.value)["error"]["message"]
@@ -47,13 +64,15 @@ def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
         "provisioningModel": "SPOT",
         "zone": ZONE,
     }
-    assert ask(emulator, distributionPolicy=policy) == (0.9, "3600s", expected)
+    assert ask(emulator, distributionPolicy=policy) == Advice(0.9, "3600s", expected)
     emulator.faults(stockout_zones=[ZONE])
-    assert ask(emulator)[:2] == (0.1, "60s")
-    assert ask(emulator, distributionPolicy={"targetShape": "BALANCED"})[2]["zone"] != ZONE
+    advice = ask(emulator)
+    assert (advice.obtainability, advice.uptime) == (0.1, "60s")
+    balanced = ask(emulator, distributionPolicy={"targetShape": "BALANCED"})
+    assert balanced.shard["zone"] != ZONE
     emulator.faults(machine_limits={"a2-highgpu-1g": 3})
-    assert ask(emulator)[0] == 0.1
-    assert ask(emulator, size=3)[0] == 0.9
+    assert ask(emulator).obtainability == 0.1, "one VM more than the zone has"
+    assert ask(emulator, size=3).obtainability == 0.9
 
 
 @pytest.mark.parametrize(
@@ -110,15 +129,20 @@ def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
 def test_wrong_question_is_refused(
     emulator: Emulator, changes: dict[str, Any], status: int, words: str
 ) -> None:
-    found = refusal(emulator, PATH, {**GOOD, **changes})
-    assert found[0] == status
-    assert words in found[1]
+    code, message = refusal(emulator, PATH, {**GOOD, **changes})
+    assert code == status
+    assert words in message
 
 
-def test_unknown_region_and_refused_call(emulator: Emulator) -> None:
-    assert refusal(emulator, PATH.replace("us-central1", "us-nowhere1"), GOOD)[0] == 404
+def test_advice_on_an_unknown_region_is_not_found(emulator: Emulator) -> None:
+    status, _ = refusal(emulator, PATH.replace("us-central1", "us-nowhere1"), GOOD)
+    assert status == 404
+
+
+def test_advice_is_forbidden_by_the_fault_of_that_call(emulator: Emulator) -> None:
     emulator.faults(refused_calls=["advise_capacity"])
-    assert refusal(emulator, PATH, GOOD)[0] == 403
+    status, _ = refusal(emulator, PATH, GOOD)
+    assert status == 403
 
 
 @pytest.mark.parametrize(
@@ -145,10 +169,10 @@ def test_weather_limits_capacity_until_it_is_cleared(emulator: Emulator) -> None
             "seed": seed,
             "climate": "famine",
         }
-        return ask(emulator, size=60)[0]
+        return ask(emulator, size=60).obtainability
 
     chances = [chance(seed) for seed in range(12)]
     assert chances == [chance(seed) for seed in range(12)]
-    assert 0.1 < mean(chances) < 0.5, "famine"
+    assert 0.1 < mean(chances) < 0.5, "some zones have capacity in a famine, and most have none"
     emulator.faults()
-    assert ask(emulator)[0] == 0.9
+    assert ask(emulator).obtainability == 0.9

@@ -69,6 +69,7 @@ def get(server: MetadataServer, path: str, **headers: str) -> tuple[str, Any]:
 
 
 def status(server: MetadataServer, path: str, headers: dict[str, str]) -> int:
+    """Return the HTTP status of a request that is refused."""
     request = urllib.request.Request(
         f"http://{server.address}/computeMetadata/v1/{path}", headers=headers
     )
@@ -117,17 +118,24 @@ def test_recursive_response_is_camel_case_json_except_for_attributes(
     }
 
 
-def test_request_without_the_metadata_header_is_refused(server: MetadataServer) -> None:
+FLAVOR = {"Metadata-Flavor": "Google"}
+
+
+def test_request_without_the_metadata_header_or_through_a_proxy_is_refused(
+    server: MetadataServer,
+) -> None:
     assert status(server, "instance/id", headers={}) == 403
-    assert (
-        status(server, "instance/id", {"Metadata-Flavor": "Google", "X-Forwarded-For": "1.2.3.4"})
-        == 403
-    )
-    assert status(server, "instance/attributes/none", {"Metadata-Flavor": "Google"}) == 404
-    assert (
-        status(server, "instance/service-accounts/default/identity", {"Metadata-Flavor": "Google"})
-        == 400
-    )
+    assert status(server, "instance/id", {**FLAVOR, "X-Forwarded-For": "1.2.3.4"}) == 403
+
+
+def test_unknown_attribute_is_not_found(server: MetadataServer) -> None:
+    assert status(server, "instance/attributes/none", FLAVOR) == 404
+
+
+def test_request_for_an_identity_token_without_its_audience_is_invalid(
+    server: MetadataServer,
+) -> None:
+    assert status(server, "instance/service-accounts/default/identity", FLAVOR) == 400
 
 
 def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer) -> None:

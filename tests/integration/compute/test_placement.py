@@ -1,4 +1,7 @@
-"""Group placement policies, through the real client."""
+"""Group placement policies, through the real client.
+
+The VMs of a job that use one policy are close to each other in their zone.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,7 @@ def create_policy(policies: compute_v1.ResourcePoliciesClient, name: str, **chan
 def create_vm(
     emulator: Emulator, policy: str, zone: str = ZONE, **changes: Any
 ) -> compute_v1.Operation:
+    """Create a VM that uses the policy, `vm-a` in zone a and `vm-b` in zone b."""
     resource = an_instance(
         f"vm-{zone[-1]}", script="", **{"machine_type": "a2-highgpu-1g", **changes}
     )

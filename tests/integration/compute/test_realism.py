@@ -97,6 +97,7 @@ def test_insert_that_fails_late_takes_the_whole_time_and_names_another_zone(tmp_
 
 
 def test_deletion_takes_its_time_after_power_off(tmp_path: Path) -> None:
+    """The creation fails late, so that the VM has no process: its power is off."""
     cloud = cloud_like(replace(FAST, late_failures=1.0), tmp_path)
     operation = cloud.insert(ZONE, BODY, None)
     instance = cloud.instances.get(ZONE, "tm-a")
@@ -155,7 +156,7 @@ def test_vm_is_created_and_deleted_as_slowly_as_on_google_cloud(tmp_path: Path) 
         failed_late = bool(emulator.done(operation).error.errors)
         created_s = time.monotonic() - start
         assert created_s >= GOOGLE_CLOUD.create.low_s * factor
-        if failed_late:
+        if failed_late:  # as one creation of some does, by chance
             return
         start = time.monotonic()
         emulator.done(

@@ -34,6 +34,8 @@ echo ready
 while :; do sleep 0.1; done
 """
 """A script that ignores SIGTERM and has children in other sessions, one of which is an orphan."""
+STUBBORN_PROCESSES = 5
+"""Number of its processes, at least: its own, and those of the four `sleep`."""
 
 AGENT = """
 mkdir -p "$HOME/trainer"; cd "$HOME"
@@ -87,12 +89,15 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
 def test_processes_of_a_running_vm_are_its_first_one_and_the_training_program(
     emulator: Emulator,
 ) -> None:
-    mount = (
+    mount_that_only_sleeps = (
         gcsfuse_program()
         .decode()
         .replace("import main; main()", "import main; import time; time.sleep(600)")
     )
-    emulator.run("vm", f"cd $HOME; cat >gcsfuse <<'END'\n{mount}END\nchmod +x gcsfuse\n{AGENT}")
+    emulator.run(
+        "vm",
+        f"cd $HOME; cat >gcsfuse <<'END'\n{mount_that_only_sleeps}END\nchmod +x gcsfuse\n{AGENT}",
+    )
     eventually(lambda: "training" in emulator.serial("vm"))
     pids = emulator.call("/emulator/v1/vms/vm/processes")
     assert "vm_init.py" in Path(f"/proc/{pids['init']}/cmdline").read_text()
@@ -189,7 +194,7 @@ def test_deleted_vm_is_shut_down_and_its_successor_has_an_empty_home(emulator: E
 def test_crash_leaves_no_process(emulator: Emulator) -> None:
     emulator.run("vm", STUBBORN)
     eventually(lambda: "ready" in emulator.serial("vm"))
-    assert len(emulator.vm_processes()) >= 5
+    assert len(emulator.vm_processes()) >= STUBBORN_PROCESSES
     emulator.fault("vm", "crash")
     assert not emulator.vm_processes()
     eventually(lambda: emulator.status("vm") == "TERMINATED")
@@ -363,7 +368,7 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, signum: signal.Signals
         slices.run("slice", STUBBORN, ONE_HOST)
         eventually(lambda: "ready" in slices.logs("slice")[0])
         pids = emulator.vm_processes()
-        assert len(pids) >= 15
+        assert len(pids) >= 3 * STUBBORN_PROCESSES, "two VMs and the host of a slice"
         emulator.process.send_signal(signum)
         emulator.process.wait(10)
         eventually(lambda: not any(map(is_running, pids)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_command_and_arguments_replace_the_images_as_documented(lab: Lab, image:
 
 
 def test_failed_container_restarts_in_the_same_vm(lab: Lab, image: str) -> None:
-    marker = f"gs://{lab.bucket}/seen-{image.rpartition(':')[0][-5:]}"
+    marker = f"gs://{lab.bucket}/has-failed-{time.time_ns()}"
     job_id = submit(lab, image, containerArgs=["--fail-once", marker])
     state = lab.wait_for_success(job_id, JOB_S)
     (master,) = state.replicas

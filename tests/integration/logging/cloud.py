@@ -17,7 +17,7 @@ from trainmaster_emulators.rest.server import listen
 
 PROJECT = "my-project"
 LOG = f"projects/{PROJECT}/logs/trainmaster"
-START_NS = 1_795_230_000 * 10**9
+START_NS = 1_795_230_000 * 10**9  # 03:00 on 21 November 2026
 
 
 class Cloud:

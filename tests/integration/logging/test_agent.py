@@ -78,21 +78,22 @@ def test_whole_output_is_in_the_log_when_the_exit_is_reported(
         errors = [
             entry["jsonPayload"]["message"] for entry in entries if entry["severity"] == "ERROR"
         ]
-        assert (errors[0], errors[-2]) == (
+        first_error, *_, last_error, agents_summary = errors
+        assert (first_error, last_error) == (
             "Traceback (most recent call last):",
             "ValueError: bad shape",
         )
         assert (
-            errors[-1]
+            agents_summary
             == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
         )
         writers = {
             entry["jsonPayload"].get("message"): entry["labels"].get("trainmaster/writer")
             for entry in entries
         }
-        own = {"Running module trainer.task.", errors[-1]}
+        own = {"Running module trainer.task.", agents_summary}
         assert {text for text, writer in writers.items() if writer == "agent"} >= own
-        assert not {"step 0", "json", "no line end", errors[0], errors[-2]} & {
+        assert not {"step 0", "json", "no line end", first_error, last_error} & {
             text for text, writer in writers.items() if writer
         }
         first = next(entry for entry in entries if entry["jsonPayload"]["message"] == "step 0")

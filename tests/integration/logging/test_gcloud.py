@@ -22,6 +22,8 @@ from trainmaster.api.request import Call, Request, streams_log
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+TASK_COLUMN = 2
+"""Column of the task in the lines of `stream-logs`, of which the last one is the message."""
 NUMBER = "123456789012345678"
 CUSTOM_JOB = f"projects/{PROJECT}/locations/us-central1/customJobs/{NUMBER}"
 ENDED = {
@@ -67,6 +69,7 @@ def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
 
 
 def ago(seconds: float) -> str:
+    """Return the time so many seconds ago, in nanoseconds as Cloud Logging writes it."""
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime(
         "%Y-%m-%dT%H:%M:%S.%f"
     ) + "001Z"
@@ -120,7 +123,8 @@ def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str
         "lines",
         "the last",
     ]
-    assert {line[2] for line in lines} == {"worker-replica-0"}
+    assert {line[TASK_COLUMN] for line in lines} == {"worker-replica-0"}
+    # The API knows by their User-Agent that these requests follow a log.
     assert all(
         streams_log(
             Call(
@@ -157,5 +161,5 @@ def test_gcloud_streams_the_log_of_a_custom_job_by_its_number(
             "--polling-interval=1",
         )
     rows = [line.split("\t") for line in streamed.splitlines()]
-    assert [(row[2], row[-1]) for row in rows] == [("workerpool0-0", "hello")]
+    assert [(row[TASK_COLUMN], row[-1]) for row in rows] == [("workerpool0-0", "hello")]
     cloud.entries.close()

@@ -144,11 +144,11 @@ def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> 
     cloud.write(
         *[vm_entry(f"{vm}{second}", second, vm) for second in range(8) for vm in ("a", "b")]
     )
-    before = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=6)
+    before = START.replace(second=6)
     history = [line.message for lines in reader.read_history(before) for line in lines]
     assert sorted(history) == sorted(f"{vm}{second}" for second in range(1, 6) for vm in ("a", "b"))
     assert len(set(filters)) == 1
-    assert len(filters) == 4
+    assert len(filters) == 4, "ten lines in pages of three"
     cloud.write(vm_entry("a6.5", 6.5, "a"))
     assert sorted(read_new(reader)) == ["a6", "a6.5", "a7", "b6", "b7"]
     assert read_new(reader) == []
@@ -181,7 +181,7 @@ def test_lines_of_other_jobs_and_later_times_are_not_read(cloud: Cloud, reader: 
         vm_entry("a1", 1, "a"),
         vm_entry("a2", 9, "a"),
     )
-    until = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=5)
+    until = START.replace(second=5)
     assert [line.message for page in reader.read_new(until) for line in page] == ["a1"]
     assert read_new(reader) == ["a2"]
 

@@ -84,6 +84,7 @@ def test_core_that_a_program_used_is_reported_at_its_end(
     google: Google, vm: Vm, monitoring: Monitoring
 ) -> None:
     program = Path(vm.environ["HOME"]) / "nvidia-smi"
+    # Of each GPU its number, its use in percent, and how much of its memory is in use.
     program.write_text("#!/bin/sh\nprintf '0, 80, 1, 2\\n1, 0, 1, 2\\n'\n")
     program.chmod(0o755)
     vm.environ["PATH"] = f"{program.parent}:{vm.environ['PATH']}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.integration.monitoring.cloud import (
     BYTES,
@@ -91,7 +92,7 @@ def test_valid_series_of_a_request_are_stored_beside_refused_ones(cloud: Cloud) 
     assert body["error"]["message"].endswith(": timeSeries[1]")
     (summary,) = body["error"]["details"]
     assert (summary["totalPointCount"], summary["successPointCount"]) == (3, 2)
-    assert summary["errors"] == [{"status": {"code": 3}, "pointCount": 1}]
+    assert summary["errors"] == [{"status": {"code": code_pb2.INVALID_ARGUMENT}, "pointCount": 1}]
     assert len(cloud.list(OF_CPU, -60, 60)) == 2
 
 
@@ -111,7 +112,9 @@ def test_points_must_be_newer_and_5_seconds_apart(cloud: Cloud) -> None:
     assert "written in order" in cloud.refusal(a_gauge(end_s=10))
     status, body = cloud.create(a_gauge(end_s=34.9))
     assert "more frequently than the maximum sampling period" in body["error"]["message"]
-    assert (status, body["error"]["details"][0]["errors"][0]["status"]) == (400, {"code": 9})
+    (details,) = body["error"]["details"]
+    assert status == 400
+    assert details["errors"][0]["status"] == {"code": code_pb2.FAILED_PRECONDITION}
     cloud.write(a_gauge(end_s=35))
 
 

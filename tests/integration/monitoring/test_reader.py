@@ -21,21 +21,29 @@ from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedE
 JOB = "digits_1"
 
 
+def origin_of(worker: int) -> SeriesOrigin:
+    """Return whose series worker 0 or 1 writes. The place of a VM's name is its task's index."""
+    names = [NAME, FIRST] if worker == 0 else [FIRST, NAME]
+    return SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
+
+
 @pytest.fixture
 def reader(cloud: Cloud) -> Iterator[MonitoringMetrics]:
     """The reader, after three minutes of two workers."""
     for minute in (1, 2, 3):
         cloud.now_s = 60 * minute
-        for names, cpu in (([NAME, FIRST], 0.1 * minute), ([FIRST, NAME], 0.2 * minute)):
-            origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
+        for worker, cpu in ((0, 0.1 * minute), (1, 0.2 * minute)):
             report = Report(
-                cpu, 0.5, {0: 0.9, 1: 0.3}, gpu_memory={}, received=6000 * minute, sent=None
+                cpu,
+                memory=0.5,
+                gpus={0: 0.9, 1: 0.3},
+                gpu_memory={},
+                received=6000 * minute,
+                sent=None,
             )
-            cloud.write(
-                *request_body(
-                    origin, IncarnationKey(1, 1), report, START_NS, START_NS + 60 * minute * 10**9
-                )["timeSeries"]
-            )
+            end_ns = START_NS + 60 * minute * 10**9
+            body = request_body(origin_of(worker), IncarnationKey(1, 1), report, START_NS, end_ns)
+            cloud.write(*body["timeSeries"])
     with cloud.serving() as address:
         reader = MonitoringMetrics(PROJECT, address)
         yield reader
@@ -101,14 +109,12 @@ def test_metric_that_was_never_written_has_no_series(reader: MonitoringMetrics) 
 
 
 def test_agents_that_are_alive_are_counted_by_job_and_found_by_machine(cloud: Cloud) -> None:
-    """Two workers write; one of them stops."""
+    """Two workers write; worker 0 stops after 150 seconds."""
     for second in range(0, 300, 30):
         cloud.now_s = second
-        for names in ([NAME, FIRST], [FIRST, NAME]) if second <= 150 else ([FIRST, NAME],):
-            origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
-            cloud.write(
-                *alive_body(origin, (START + timedelta(seconds=second)).isoformat())["timeSeries"]
-            )
+        at = (START + timedelta(seconds=second)).isoformat()
+        for worker in (0, 1) if second <= 150 else (1,):
+            cloud.write(*alive_body(origin_of(worker), at)["timeSeries"])
     with cloud.serving() as address:
         reader = MonitoringMetrics(PROJECT, address)
         now = START + timedelta(seconds=290)

@@ -19,6 +19,7 @@ from google.auth import jwt
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import scheduler_v1
 from google.protobuf import field_mask_pb2
+from google.rpc import code_pb2
 
 from tests.integration.scheduler.conftest import PARENT, PROJECT, Emulator, Target
 from tests.support.stack import eventually, reserved_ports
@@ -221,14 +222,18 @@ def test_failed_call_is_retried_with_the_time_of_its_schedule(
     )
     client.create_job(parent=PARENT, job=job)
     target.statuses = [503, 302]
+    # The retries are due after 10 seconds, and 20 seconds later.
     for seconds in (0, 9, 10, 29, 30):
         emulator.fire(THREE + timedelta(seconds=seconds))
         if seconds == 0:
             status = client.get_job(name=job.name).status
-            assert (status.code, status.message) == (14, f"{target.url}/v1/jobs: HTTP status 503")
+            assert (status.code, status.message) == (
+                code_pb2.UNAVAILABLE,
+                f"{target.url}/v1/jobs: HTTP status 503",
+            )
     times = [request.headers["X-Cloudscheduler-Scheduletime"] for request in target.received]
     assert times == ["2026-11-21T03:00:00Z"] * 3
-    assert client.get_job(name=job.name).status.code == 0
+    assert client.get_job(name=job.name).status.code == code_pb2.OK
     assert emulator.get("nightly").due_at == THREE + timedelta(days=1)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.rpc import code_pb2
 
 from trainmaster_emulators.rest.api_errors import ApiError
 from trainmaster_emulators.scheduler.execution import (
@@ -22,7 +23,8 @@ from trainmaster_emulators.scheduler.resources import Job, JobState, RetryConfig
 
 NAME = "projects/p/locations/us-central1/jobs/nightly"
 TARGET = {"topicName": "projects/p/topics/t", "data": "e30="}
-FAILURE = {"code": 14, "message": "no response"}
+FAILURE = {"code": code_pb2.UNAVAILABLE, "message": "no response"}
+SUCCESS: dict[str, object] = {}
 
 
 def a_job(schedule: str = "0 3 * * *", time_zone: str = "Etc/UTC", **retry: object) -> Job:
@@ -39,6 +41,11 @@ def a_job(schedule: str = "0 3 * * *", time_zone: str = "Etc/UTC", **retry: obje
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def planned(job: Job) -> ScheduledJob:
+    """Return the new job with its next time after noon of 20 November."""
+    return plan_next(job, version=1, now=at("2026-11-20T12:00:00"))
 
 
 @pytest.mark.parametrize(
@@ -64,35 +71,40 @@ def test_next_time_follows_the_clock_of_its_zone(
 
 
 def test_times_missed_during_an_outage_are_fired_once_with_the_first_time() -> None:
-    scheduled = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
+    scheduled = planned(a_job())
     assert scheduled.due_at == at("2026-11-21T03:00:00")
     back = at("2026-11-24T12:00:00")
-    done = after_attempt(scheduled, back, {}, back)
+    done = after_attempt(scheduled, began_at=back, status=SUCCESS, now=back)
     assert done.due_at == at("2026-11-25T03:00:00")
     assert done.job.last_attempt_time == back
 
 
 def test_failed_attempt_without_retries_waits_for_the_next_time() -> None:
-    scheduled = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
-    failed = after_attempt(scheduled, at("2026-11-21T03:00:00"), FAILURE, at("2026-11-21T03:00:01"))
+    scheduled = planned(a_job())
+    due = at("2026-11-21T03:00:00")
+    failed = after_attempt(scheduled, due, FAILURE, now=due + timedelta(seconds=1))
     assert failed.due_at == at("2026-11-22T03:00:00")
     assert failed.job.status == FAILURE
 
 
 def test_retries_keep_the_time_of_their_execution_until_one_succeeds() -> None:
-    first = plan_next(a_job(retryCount=2, minBackoffDuration="10s"), 1, at("2026-11-20T12:00:00"))
+    first = planned(a_job(retryCount=2, minBackoffDuration="10s"))
     due = at("2026-11-21T03:00:00")
-    second = after_attempt(first, due, FAILURE, due)
-    third = after_attempt(second, due + timedelta(seconds=10), FAILURE, due + timedelta(seconds=10))
+
+    def after(scheduled: ScheduledJob, seconds: int, status: dict[str, object]) -> ScheduledJob:
+        """Return the job after an attempt so many seconds after its time."""
+        attempted_at = due + timedelta(seconds=seconds)
+        return after_attempt(scheduled, attempted_at, status, now=attempted_at)
+
+    second = after(first, 0, FAILURE)
+    third = after(second, 10, FAILURE)
     assert [second.due_at, third.due_at] == [
         due + timedelta(seconds=10),
         due + timedelta(seconds=30),
     ]
     assert {second.execution_at, third.execution_at} == {due}
-    given_up = after_attempt(
-        third, due + timedelta(seconds=30), FAILURE, due + timedelta(seconds=30)
-    )
-    succeeded = after_attempt(third, due + timedelta(seconds=30), {}, due + timedelta(seconds=30))
+    given_up = after(third, 30, FAILURE)
+    succeeded = after(third, 30, SUCCESS)
     for ended in (given_up, succeeded):
         assert (ended.due_at, ended.execution_at, ended.failures) == (
             at("2026-11-22T03:00:00"),
@@ -140,13 +152,13 @@ def test_retries_end_when_both_limits_are_reached(
 
 
 def test_times_that_pass_during_a_pause_are_left_out() -> None:
-    stopped = pause(plan_next(a_job(), 1, at("2026-11-20T12:00:00")))
+    stopped = pause(planned(a_job()))
     assert (stopped.due_at, stopped.job.state) == (None, JobState.PAUSED)
     assert resume(stopped, at("2026-11-24T12:00:00")).due_at == at("2026-11-25T03:00:00")
 
 
 def test_pause_and_resume_need_the_opposite_state() -> None:
-    scheduled: ScheduledJob = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
+    scheduled: ScheduledJob = planned(a_job())
     with pytest.raises(ApiError, match="needs a job that is PAUSED") as resumed_error:
         resume(scheduled, at("2026-11-20T12:00:00"))
     stopped = pause(scheduled)

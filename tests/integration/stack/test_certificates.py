@@ -32,6 +32,7 @@ def test_authority_signs_only_for_googleapis_and_no_other_authority(tmp_path: Pa
 def test_authority_is_kept_until_30_days_before_its_end(
     tmp_path: Path, days_later: int, is_kept: bool
 ) -> None:
+    """It is valid for 365 days."""
     certificates.prepare_certificates(tmp_path, NOW)
     first = authority(tmp_path)
     certificates.prepare_certificates(tmp_path, NOW + timedelta(days=days_later))

@@ -1,18 +1,21 @@
 """The IAM of Google's JSON APIs: each account has what infra/ grants, and a refusal names the
 permission.
+
+A gate is a server before an emulator. It serves one account, a function or a VM, and passes only
+calls that the account may make on Google Cloud: the emulators themselves check no permission.
 """
 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,6 +24,7 @@ from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
 from trainmaster_emulators.realism.compute_access import ROLES_FILE
 from trainmaster_emulators.realism.http_access import Api
+from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.http_gate import GateServer
 
@@ -31,82 +35,106 @@ NODE = {"serviceAccount": {"email": WORKER}}
 INSTANCES = "/compute/v1/projects/p/zones/us-central1-a/instances"
 TAG = f"{PROJECT}/locations/us-central1/repositories/r/packages/i/tags/latest"
 
-Case = tuple[str, str, str, str, dict[str, Any]]
+
+class GrantedCall(NamedTuple):
+    """A call that an account may make."""
+
+    account: str
+    method: str
+    path: str
+    permission: str
+    """The permission that decides."""
+    body: dict[str, Any]
+
 
 GRANTED = [
-    pytest.param(case, id=f"{case[0]}-{case[3]}")
-    for case in (
+    pytest.param(call, id=f"{call.account}-{call.permission}")
+    for call in itertools.starmap(
+        GrantedCall,
         (
-            "worker",
-            "POST",
-            f"{PROJECT}/topics/trainmaster-vm-ready:publish",
-            "pubsub.topics.publish",
-            {},
+            (
+                "worker",
+                "POST",
+                f"{PROJECT}/topics/trainmaster-vm-ready:publish",
+                "pubsub.topics.publish",
+                {},
+            ),
+            (
+                "worker",
+                "POST",
+                f"{PROJECT}/topics/trainmaster-replica-exit:publish",
+                "pubsub.topics.publish",
+                {},
+            ),
+            (
+                "worker",
+                "POST",
+                f"{PROJECT}/topics/trainmaster-maintenance:publish",
+                "pubsub.topics.publish",
+                {},
+            ),
+            ("worker", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
+            ("worker", "POST", "/v3/projects/p/timeSeries", "monitoring.timeSeries.create", {}),
+            ("worker", "DELETE", f"{TPU}/nodes/tm-1", "tpu.nodes.delete", {}),
+            ("submit", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
+            ("api", "GET", f"{PROJECT}/serviceAccounts/{WORKER}", "iam.serviceAccounts.get", {}),
+            (
+                "upload",
+                "GET",
+                f"{PROJECT}/secrets/s/versions/latest",
+                "secretmanager.versions.get",
+                {},
+            ),
+            ("submit", "GET", TAG, "artifactregistry.tags.get", {}),
+            (
+                "submit",
+                "GET",
+                TAG.replace("tags/latest", "versions/sha256:1"),
+                "artifactregistry.versions.get",
+                {},
+            ),
+            ("provision", "GET", f"{TPU}/nodes", "tpu.nodes.list", {}),
+            ("provision", "POST", f"{TPU}/nodes", "iam.serviceAccounts.actAs", NODE),
+            (
+                "provision",
+                "POST",
+                "/v2alpha1/projects/p/locations/us-central1-b/queuedResources",
+                "iam.serviceAccounts.actAs",
+                {"tpu": {"nodeSpec": [{"node": NODE}]}},
+            ),
+            (
+                "provision",
+                "GET",
+                "/compute/v1/projects/p/aggregated/instances",
+                "compute.instances.list",
+                {},
+            ),
+            (
+                "provision",
+                "POST",
+                f"{INSTANCES}/1/setLabels",
+                "compute.instances.setLabels",
+                {"labels": {"a": "b"}},
+            ),
+            ("console", "POST", "/v2/entries:list", "logging.logEntries.list", {}),
+            (
+                "console",
+                "GET",
+                "/v3/projects/p/timeSeries?filter=x",
+                "monitoring.timeSeries.list",
+                {},
+            ),
+            (
+                "console",
+                "GET",
+                "/v3/projects/p/metricDescriptors",
+                "monitoring.metricDescriptors.list",
+                {},
+            ),
+            ("console_operator", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
         ),
-        (
-            "worker",
-            "POST",
-            f"{PROJECT}/topics/trainmaster-replica-exit:publish",
-            "pubsub.topics.publish",
-            {},
-        ),
-        (
-            "worker",
-            "POST",
-            f"{PROJECT}/topics/trainmaster-maintenance:publish",
-            "pubsub.topics.publish",
-            {},
-        ),
-        ("worker", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
-        ("worker", "POST", "/v3/projects/p/timeSeries", "monitoring.timeSeries.create", {}),
-        ("worker", "DELETE", f"{TPU}/nodes/tm-1", "tpu.nodes.delete", {}),
-        ("submit", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
-        ("api", "GET", f"{PROJECT}/serviceAccounts/{WORKER}", "iam.serviceAccounts.get", {}),
-        ("upload", "GET", f"{PROJECT}/secrets/s/versions/latest", "secretmanager.versions.get", {}),
-        ("submit", "GET", TAG, "artifactregistry.tags.get", {}),
-        (
-            "submit",
-            "GET",
-            TAG.replace("tags/latest", "versions/sha256:1"),
-            "artifactregistry.versions.get",
-            {},
-        ),
-        ("provision", "GET", f"{TPU}/nodes", "tpu.nodes.list", {}),
-        ("provision", "POST", f"{TPU}/nodes", "iam.serviceAccounts.actAs", NODE),
-        (
-            "provision",
-            "POST",
-            "/v2alpha1/projects/p/locations/us-central1-b/queuedResources",
-            "iam.serviceAccounts.actAs",
-            {"tpu": {"nodeSpec": [{"node": NODE}]}},
-        ),
-        (
-            "provision",
-            "GET",
-            "/compute/v1/projects/p/aggregated/instances",
-            "compute.instances.list",
-            {},
-        ),
-        (
-            "provision",
-            "POST",
-            f"{INSTANCES}/1/setLabels",
-            "compute.instances.setLabels",
-            {"labels": {"a": "b"}},
-        ),
-        ("console", "POST", "/v2/entries:list", "logging.logEntries.list", {}),
-        ("console", "GET", "/v3/projects/p/timeSeries?filter=x", "monitoring.timeSeries.list", {}),
-        (
-            "console",
-            "GET",
-            "/v3/projects/p/metricDescriptors",
-            "monitoring.metricDescriptors.list",
-            {},
-        ),
-        ("console_operator", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
     )
 ]
-"""Account, method, path, the permission that decides, body."""
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -133,14 +161,9 @@ class Upstream(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[str]:
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    ).start()
-    try:
+    """Serve during the block. The value is the address, `127.0.0.1:PORT`."""
+    with in_background(server):
         yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +173,7 @@ def upstream() -> Iterator[str]:
 
 
 def ask(gate: str, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+    """Make a call at this address. Return the HTTP status and the JSON of the response."""
     connection = http.client.HTTPConnection(gate, timeout=5)
     try:
         connection.request(method, path, json.dumps(body or {}) if method != "GET" else None)
@@ -192,18 +216,18 @@ def infra_without(folder: Path, account: str, permission: str, path: str) -> Pat
     return folder
 
 
-@pytest.mark.parametrize("case", GRANTED)
-def test_granted_call_reaches_the_emulator(case: Case, upstream: str) -> None:
-    account, method, path, _, body = case
-    with gate(account, upstream) as address:
-        assert ask(address, method, path, body) == (200, {"path": path, "body": body})
+@pytest.mark.parametrize("granted", GRANTED)
+def test_granted_call_reaches_the_emulator(granted: GrantedCall, upstream: str) -> None:
+    with gate(granted.account, upstream) as address:
+        answer = ask(address, granted.method, granted.path, granted.body)
+    assert answer == (200, {"path": granted.path, "body": granted.body})
 
 
-@pytest.mark.parametrize("case", GRANTED)
+@pytest.mark.parametrize("granted", GRANTED)
 def test_call_is_refused_without_its_grant_and_the_refusal_names_it(
-    case: Case, upstream: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    granted: GrantedCall, upstream: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    account, method, path, permission, body = case
+    account, method, path, permission, body = granted
     with gate(account, upstream, infra_without(tmp_path, account, permission, path)) as address:
         status, answer = ask(address, method, path, body)
     message = answer["error"]["message"]
@@ -277,14 +301,14 @@ def test_call_for_a_vm_outside_the_condition_is_refused(vm: str, upstream: str) 
 
 def test_addresses_of_replicas_need_no_permission(upstream: str) -> None:
     with gate("provision", upstream) as address:
-        assert ask(address, "GET", "/emulator/v1/address?name=tm-1")[0] == 200
+        status, _ = ask(address, "GET", "/emulator/v1/address?name=tm-1")
+    assert status == 200
 
 
 def test_question_about_the_caller_of_the_api_needs_no_grant(upstream: str) -> None:
     with gate("api", upstream) as address:
-        assert (
-            ask(address, "POST", f"{PROJECT}/serviceAccounts/{WORKER}:testIamPermissions")[0] == 200
-        )
+        status, _ = ask(address, "POST", f"{PROJECT}/serviceAccounts/{WORKER}:testIamPermissions")
+    assert status == 200
 
 
 def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
@@ -302,8 +326,9 @@ def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
         missing = ask(address, "GET", f"{PROJECT}/secrets/other/versions/latest:access")
         call(secrets, "POST", f"{PROJECT}/secrets/key:setIamPolicy", {"policy": policy})
         granted = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
-    assert refused[0] == missing[0] == 403
-    assert refused[1]["error"]["message"].endswith("secretmanager.versions.access on secret key")
+    (refused_status, refusal), (missing_status, _) = refused, missing
+    assert refused_status == missing_status == 403
+    assert refusal["error"]["message"].endswith("secretmanager.versions.access on secret key")
     assert granted == (
         200,
         {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}},

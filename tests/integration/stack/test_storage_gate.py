@@ -1,10 +1,12 @@
 """Cloud Storage's IAM on the local stack: what each account may do, and 403 for objects that are
 missing.
+
+A gate is a server before an emulator. It serves one account, a function or a VM, and passes only
+calls that the account may make on Google Cloud: the emulators themselves check no permission.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.error import HTTPError
@@ -15,7 +17,7 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
-from trainmaster_emulators.process.loopback import call
+from tests.support.serving import serving
 from trainmaster_emulators.realism.call_access import INFRA
 from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.realism.storage_access import (
@@ -52,18 +54,14 @@ def gate(account: str, storage: str) -> GateServer:
 @contextmanager
 def client_of(account: str, storage: str) -> Iterator[Client]:
     """Yield Google's client of Cloud Storage, as it is for that account."""
-    server = gate(account, storage)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    options = {"api_endpoint": f"http://127.0.0.1:{server.server_address[1]}"}
-    client = Client(
-        project="my-project", credentials=AnonymousCredentials(), client_options=options
-    )
-    try:
+    with serving(gate(account, storage)) as address:
+        client = Client(
+            project="my-project",
+            credentials=AnonymousCredentials(),
+            client_options={"api_endpoint": address},
+        )
         yield client
-    finally:
         client.close()
-        server.shutdown()
-        server.server_close()
 
 
 def test_worker_writes_its_job_directory_but_no_packages_and_reads_no_job_files(
@@ -112,28 +110,14 @@ def test_large_upload_in_parts_goes_through_the_gate(storage: str) -> None:
 
 
 def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) -> None:
-    server = gate("worker", storage)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"127.0.0.1:{server.server_address[1]}"
-    try:
-        assert call(address, "GET", f"/storage/v1/b/{BUCKET}/o")["items"]
-        page = Request(
-            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Origin": "https://example.com"}
-        )
-        with pytest.raises(HTTPError, match="403"):
-            urlopen(page, timeout=10)
-        rebound = Request(
-            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "example.com"}
-        )
-        with pytest.raises(HTTPError, match="403"):
-            urlopen(rebound, timeout=10)
-        proxied = Request(
-            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "www.googleapis.com"}
-        )
+    with serving(gate("worker", storage)) as address:
+        objects = f"{address}/storage/v1/b/{BUCKET}/o"
+        assert urlopen(objects, timeout=10).status == 200
+        for refused in ({"Origin": "https://example.com"}, {"Host": "example.com"}):
+            with pytest.raises(HTTPError, match="403"):
+                urlopen(Request(objects, headers=refused), timeout=10)
+        proxied = Request(objects, headers={"Host": "www.googleapis.com"})
         assert urlopen(proxied, timeout=10).status == 200
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,10 @@ class Answers:
         self.paths.append(urlsplit(url).path)
         answers = self._by_call[call]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        is_operation = "name" in answer  # one that failed has an error, too
+        is_http_error = "error" in answer and not is_operation
         response = requests.Response()
-        response.status_code = (
-            answer.get("status", 200) if "error" in answer and "name" not in answer else 200
-        )
+        response.status_code = answer["status"] if is_http_error else 200
         response.headers["Content-Type"] = "application/json"
         response.request = requests.Request(method, url).prepare()
         response._content = json.dumps(answer).encode()

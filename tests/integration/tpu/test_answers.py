@@ -31,13 +31,14 @@ from tests.integration.tpu.answers import (
 from tests.integration.tpu.slices import RUN, ZONE
 from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import START
+from trainmaster.core.model.vm import VmStatus
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.tpu_fleet import fleet as adapter
 from trainmaster.gcp.tpu_fleet import operations
 from trainmaster.gcp.tpu_fleet.nodes import fingerprint, vm_of
 from trainmaster.gcp.tpu_fleet.operations import Operation, Operations
-from trainmaster.ports import reached
+from trainmaster.ports import Reached, reached
 
 
 def test_resources_that_are_not_trainmasters_do_not_hide_others(
@@ -51,18 +52,17 @@ def test_resources_that_are_not_trainmasters_do_not_hide_others(
         "tpu": {"nodeSpec": [{"node": {}}]},
     }
     odd_queued = {**QUEUED, "name": f"{PARENT}/queuedResources/odd"}
-    other = f"{NAME[:-1]}1"
-    queued = {**QUEUED, "name": f"{PARENT}/queuedResources/{other}"}
+    second_replica = NAME.removesuffix("0") + "1"
+    queued = {**QUEUED, "name": f"{PARENT}/queuedResources/{second_replica}"}
     by_call = {
         "GET nodes": {"nodes": [plain_node, odd_node, NODE]},
         "GET queuedResources": {"queuedResources": [plain_queued, odd_queued, QUEUED, queued]},
     }
     answers = Answers(monkeypatch, by_call)
-    assert [
-        (vm.name, vm.instance_id.isdigit()) for vm in answers.fleet.list_vms(JOB.job_id, (ZONE,))
-    ] == [
-        (NAME, True),
-        (other, False),
+    vms = answers.fleet.list_vms(JOB.job_id, (ZONE,))
+    assert [(vm.name, vm.status) for vm in vms] == [
+        (NAME, VmStatus.RUNNING),
+        (second_replica, VmStatus.QUEUED),
     ]
     assert caplog.text.count("odd has a job's label, but a name that no replica has") == 2
 
@@ -76,7 +76,7 @@ def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(
     answers = Answers(monkeypatch, {**empty, f"GET {kind}": {"unreachable": [ZONE]}})
     with pytest.raises(TemporaryError, match=f"Google cannot reach {ZONE}"):
         answers.fleet.list_vms(JOB.job_id, (ZONE,))
-    assert reached(answers.fleet.list_all) == ((), (ZONE,), "")
+    assert reached(answers.fleet.list_all) == Reached((), unreachable=(ZONE,), refusal="")
 
 
 def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(

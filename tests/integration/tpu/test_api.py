@@ -9,6 +9,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 from google.protobuf import field_mask_pb2
+from google.rpc import code_pb2
 
 from tests.integration.compute.emulator import PROJECT
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, RUNTIME, ZONE, Slices, parent
@@ -90,7 +91,7 @@ def test_failed_operation_has_a_status(slices: Slices) -> None:
         node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME),
     )
     operation = slices.done(future)
-    assert operation.error.code == 8
+    assert operation.error.code == code_pb2.RESOURCE_EXHAUSTED
     assert f'There is no more capacity in the zone "{ZONE}"' in operation.error.message
     assert slices.state("n") == "DELETED"
     with pytest.raises(exceptions.GoogleAPICallError, match="no more capacity"):

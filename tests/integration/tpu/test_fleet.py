@@ -1,7 +1,7 @@
-"""The Fleet of slices.
+"""The Fleet of slices: what creates, lists, directs and deletes the TPU nodes of jobs.
 
 The first part runs with the adapter in memory and with the emulator, the second with the emulator
-only.
+only. A directive is what the stored state orders the agent on a node to do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,15 @@ from trainmaster.gcp import retries
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.tpu_fleet import listing, queued_resources
 from trainmaster.gcp.tpu_fleet.nodes import log_health
-from trainmaster.ports import Created, Fleet, NotCreated, Pending, ZonesUnreachableError, reached
+from trainmaster.ports import (
+    Created,
+    Fleet,
+    NotCreated,
+    Pending,
+    Reached,
+    ZonesUnreachableError,
+    reached,
+)
 from trainmaster_local.memory.fleet import MemoryFleet
 
 LATER = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
@@ -344,8 +352,10 @@ def test_zone_that_cannot_be_reached_is_named(
     monkeypatch.setattr(retries, "FLEET_READ", {"retry": None})
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created()
     tpus.slices.compute.faults(unreachable_zones=[ZONE])
-    assert reached(lambda: tpus.fleet.list_vms(job.job_id, (ZONE,))) == ((), (ZONE,), "")
-    assert reached(tpus.fleet.list_all) == ((), (ZONE,), "")
+    assert reached(lambda: tpus.fleet.list_vms(job.job_id, (ZONE,))) == Reached(
+        (), unreachable=(ZONE,), refusal=""
+    )
+    assert reached(tpus.fleet.list_all) == Reached((), unreachable=(ZONE,), refusal="")
     tpus.slices.compute.faults(disabled_apis=["tpu"])
     with pytest.raises(TemporaryError, match="an operator can repair"):
         tpus.fleet.list_all()

@@ -15,7 +15,7 @@ from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.fleets import TPU_DISABLED, Fleets
-from trainmaster.ports import Created, reached
+from trainmaster.ports import Created, Reached, reached
 from trainmaster_local.memory.fleet import MemoryFleet
 
 
@@ -115,7 +115,7 @@ def test_metric_is_read_by_the_fleet_of_the_vm() -> None:
 
 
 @pytest.mark.parametrize("error", [PermanentError, TemporaryError])
-def test_trouble_of_cloud_tpu_does_not_hide_the_vms_of_compute_engine(
+def test_failure_of_cloud_tpu_does_not_hide_the_vms_of_compute_engine(
     error: type[Exception],
 ) -> None:
     class FailingFleet(MemoryFleet):
@@ -134,5 +134,7 @@ def test_unreachable_zones_of_both_services_are_reported_together() -> None:
     fleet, compute, tpu = both()
     compute.unreachable_zones, tpu.unreachable_zones = {"us-central1-a"}, {"us-central1-b"}
     zones = ("us-central1-a", "us-central1-b")
-    assert reached(lambda: fleet.list_vms("digits_1", zones, zones)) == ((), zones, "")
-    assert reached(fleet.list_all) == ((), zones, "")
+    assert reached(lambda: fleet.list_vms("digits_1", zones, zones)) == Reached(
+        (), unreachable=zones, refusal=""
+    )
+    assert reached(fleet.list_all) == Reached((), unreachable=zones, refusal="")

@@ -57,6 +57,7 @@ attribute=$url/guest-attributes/trainmaster/heartbeat
 test $worker = 3 || curl -sf -X PUT --data "$time" -H $flavor $attribute
 echo written; sleep 600
 """
+"""Host 0 writes 03:09, host 1 03:08 and host 2 03:07. Host 3 writes no heartbeat."""
 
 
 def test_heartbeat_of_a_slice_is_the_oldest_that_its_hosts_have_written(

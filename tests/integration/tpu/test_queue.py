@@ -1,7 +1,8 @@
 """Slices through Cloud TPU's queue: requests, states, errors, and clean-up.
 
 The first part runs with the adapter in memory and with the emulator, the second with the emulator
-only.
+only. A round is one common start of all replicas of a job; its number is part of a request, so that
+the failure of an old request is not taken for one of the next round.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ from trainmaster_local.memory.fleet import MemoryFleet
 
 
 class World(Protocol):
+    """A fleet, and what the test lets happen to its requests."""
+
     @property
     def fleet(self) -> Fleet: ...
 

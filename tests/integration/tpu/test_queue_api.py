@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.api_core import exceptions
 from google.cloud import tpu_v2
+from google.rpc import code_pb2
 
 from tests.integration.tpu.slices import ZONE, Slices, parent
 from tests.support.stack import eventually
@@ -49,7 +50,7 @@ def test_request_fails_at_its_time_limit(slices: Slices) -> None:
     wait_for_state(slices, "q", "FAILED")
     error = slices.queued("q").state.failed_data.error
     assert (error.code, error.message) == (
-        4,
+        code_pb2.DEADLINE_EXCEEDED,
         "The resources were not available before the valid-until time.",
     )
     slices.compute.faults()

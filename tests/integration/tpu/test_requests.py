@@ -202,6 +202,14 @@ def test_spot_precedes_a_reservation(
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
     ],
+    ids=[
+        "network and subnetwork of the installation",
+        "network of another project",
+        "network of the installation by its project's number",
+        "network of an account with one of its own",
+        "account with a network of its own",
+        "network of another project for such an account",
+    ],
 )
 def test_network_is_the_jobs_or_the_installations(
     plan: dict[str, Any], defaults: VmDefaults, network: tpu_v2.NetworkConfig

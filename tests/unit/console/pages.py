@@ -12,8 +12,14 @@ from trainmaster.core.model.job import JobState
 
 
 def words(page: str) -> str:
-    """Return the text of a page without its tags."""
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)))
+    """Return the text of a page without its tags, as one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def between(page: str, begin: str, end: str) -> str:
+    """Return the part of the page from the first `begin` to the next `end`, without both."""
+    assert begin in page, page
+    return page.partition(begin)[2].partition(end)[0]
 
 
 def three_jobs(site: Site) -> None:

@@ -33,6 +33,14 @@ TRAILERS = {
     "torchrun": TORCHRUN,
     "accelerate": 'Traceback (most recent call last):\n  File "/bin/accelerate", line 7, in f\n'
     "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 2.\n",
+    "trap": "cleaning up\n",
+    "trap of a function": "run.sh: Cleanup of /tmp/x1...\n",
+    "trap with a status": "--- Exit code: 1 ---\n",
+    "trap of ERR": "run.sh: error on line 2\n",
+    "several lines of a trap": "Removing temporary files\nDone.\nbye\n",
+    "time of bash": "\nreal\t0m0.005s\nuser\t0m0.002s\nsys\t0m0.003s\n",
+    "GNU time": "Command exited with non-zero status 1\n0.02user 0.00system 0:00.03elapsed 96%CPU\n"
+    "0inputs+0outputs (0major+936minor)pagefaults 0swaps\n",
     "make": "make: *** [Makefile:2: train] Error 2\n",
     "srun": "srun: error: vm-1: task 0: Exited with exit code 2\n",
     "absl": "Pass --helpshort or --helpfull to see help on flags.\n",
@@ -63,6 +71,11 @@ def test_last_words_are_before_what_others_print(trailer: str) -> None:
         '{"level": "error", "message": "no rows"}',
         'Exception in thread "main" java.lang.IllegalStateException: no rows',
         "cannot run at INFO level",
+        "cleanup failed: the bucket is read-only",
+        "rm: cleaning up: Permission denied",
+        "done with 3 epochs of 8: the loss is NaN",
+        "real weights are required",
+        "stopping: no GPU is left",
     ],
 )
 def test_line_that_names_a_cause_is_no_trailer(words: str) -> None:

@@ -297,9 +297,10 @@ class StallWatch:
 
 
 def _in_one_line(error: Mapping[str, Any]) -> str:
-    """Return type, first line of the message, and place of an error."""
+    """Return type, first line of the message, and place of an error, if it has one."""
     first = str(error["message"]).partition("\n")[0][:PRINTED_CHARS]
-    return f"{error['type']}: {first} ({error['own_frame']})"
+    place = f" ({error['own_frame']})" if error["own_frame"] else ""
+    return f"{error['type']}: {first}{place}"
 
 
 def _describe(stillness: Stillness) -> str:

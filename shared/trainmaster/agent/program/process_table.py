@@ -90,8 +90,12 @@ def out_of_memory(
     that passes on Python's code of the child, -9, with 247.
     `message`: of the program's error, which may say that a child was killed.
     """
-    has_grown = any(count > before.get(source, count) for source, count in after.items())
-    return has_grown and was_killed(returncode, message)
+    return has_oom_kill(before, after) and was_killed(returncode, message)
+
+
+def has_oom_kill(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """Return whether the kernel has killed a process for lack of memory between two counts."""
+    return any(count > before.get(source, count) for source, count in after.items())
 
 
 def was_killed(returncode: int, message: str) -> bool:

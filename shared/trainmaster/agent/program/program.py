@@ -28,6 +28,7 @@ from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
+    has_oom_kill,
     is_running,
     kill_all,
     out_of_memory,
@@ -55,6 +56,12 @@ tracebacks are tens of kilobytes long.
 """
 PUMP_JOIN_S = 5.0
 """Time for output that is still in the pipes when the program has ended."""
+OUT_OF_MEMORY = {
+    "type": "OutOfMemory",
+    "message": "the VM ran out of memory, and the kernel killed a process",
+    "own_frame": "",
+}
+"""The error of a program that hangs, and from which the kernel may have taken a process."""
 _RANK_FAILED = re.compile(r"failed \(exitcode: ")
 """Source: torch/distributed/elastic/multiprocessing/api.py."""
 SAVE_MAX_S = 90.0
@@ -146,11 +153,17 @@ class Program:
         return ""
 
     def error_before_stacks(self) -> dict[str, Any] | None:
-        """Return the error of the program's own code that it printed last before it was ended."""
+        """Return why the program may have hung: the error of its own code that it printed last
+        before it was ended, or else that a process was killed for lack of memory. A parent may wait
+        for such a child without an end, as `multiprocessing.Pool` does.
+        """
         texts = [tail.text() for _, tail in self._streams]
         before = [text[: len(text) - len(find_stacks(text))] for text in texts]
         errors = (find_unreported_error(text, self._package) for text in before)
-        return next(filter(None, errors), None)
+        printed = next(filter(None, errors), None)
+        if printed is None and has_oom_kill(self._oom_before, read_oom_kill_counts()):
+            return dict(OUT_OF_MEMORY)
+        return printed
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""

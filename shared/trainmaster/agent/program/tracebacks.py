@@ -44,6 +44,9 @@ _STACKS = re.compile(
     r'|  File ".*", line \d+ in |Extension modules: )'
 )
 """Stacks of Python's faulthandler follow the error of a program that aborts itself."""
+_LOADER_EXITED = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+_LOADER_KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: .*")
+"""Source: torch/utils/data/dataloader.py, and torch/csrc/DataLoader.cpp for the cause."""
 
 
 def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
@@ -194,10 +197,14 @@ def _error_of_chain(chain: list[Traceback], reader: TracebackReader) -> dict[str
     """Return the error of a chain's last exception, which is the first item, with its causes.
 
     Python raises the error of a process of a pool again in the process that waits for it. The
-    frames there do not show where it happened, so the frames in the pool replace them.
+    frames there do not show where it happened, so the frames in the pool replace them. PyTorch
+    names the signal that ended a worker of a data loader only in the cause.
     """
     error = dict(chain[0].error)
     for cause in chain[1:]:
+        signal = _LOADER_KILLED.match(cause.error["message"])
+        if signal and _LOADER_EXITED.match(error["message"]):
+            error["message"] = signal[0]
         if cause.error["type"] == error["type"] and reader.is_of_pool(cause.start):
             error.update(frame=cause.error["frame"], own_frame=cause.error["own_frame"])
     causes = reader.read_causes(chain[0].start)

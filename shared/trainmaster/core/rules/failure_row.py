@@ -35,7 +35,7 @@ class Following:
     step: str
     """`restart 2 of 5 after a pause of 1 s`."""
     failures_left: int | None = None
-    """As `FailureRow.failures_left`."""
+    """After how many more failures the job is FAILED, at most; None: unknown."""
 
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")

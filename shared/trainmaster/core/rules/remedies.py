@@ -59,10 +59,11 @@ _READS_VARIABLE: Final = re.compile(r"(?:<frozen os>|\bos\.py):\d+ in __getitem_
 """The frame of a KeyError of `os.environ`."""
 _DISK_FULL: Final = re.compile(
     r"no space left on device|\[errno (?:28|122)\]|disk quota exceeded|database or disk is full"
-    r"|PytorchStreamWriter failed writing file",
+    r"|PytorchStreamWriter failed writing file|inline_container\.cc.*unexpected pos \d+ vs \d+"
+    r"|^\d+ requested and \d+ written",
     re.IGNORECASE,
 )
-"""Words of the operating system, of SQLite, and of PyTorch, which hides the system's."""
+"""Words of the operating system, of SQLite, and of PyTorch and NumPy, which hide the system's."""
 _OF_DEVICE: Final = re.compile(r"\b(?:cuda|hip|cublas)|gpu|OutOfMemoryError", re.IGNORECASE)
 """In a lack of memory: words for that of a GPU."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path that errors name
@@ -143,14 +144,45 @@ _PROGRAM_FAILURES: Final = {
         "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
         ' backend "gloo".'
     ),
+    r"invalid load key, 'v'": (
+        "The file is a pointer of Git LFS, which begins with the word version: run `git lfs pull`"
+        " before you submit the job."
+    ),
+    r"failed reading zip archive|unexpected EOF, expected \d+ more bytes"
+    r"|pickle data was truncated|invalid load key|Ran out of input"
+    r"|No data left in file|could only read \d+ elements|EOF: reading array data"
+    r"|File is not a zip file|ended before the end-of-stream marker"
+    r"|truncated file: eof|file signature not found|Error while deserializing header"
+    r"|Read less bytes than requested|too short to be an sstable|checksum does not match"
+    r"|corrupted record at|^\n\S*torch/(?:serialization|_weights_only_unpickler)\.py:": (
+        "The file is damaged, or was not written to its end, and a restart reads it again: remove"
+        " it, so that the program begins from an older one. Write a checkpoint under another name"
+        " first, and rename it."
+    ),
+    r"Error\(s\) in loading state_dict|size of optimizer's group|objects could not be loaded": (
+        "The checkpoint is of another model: load it into the model that wrote it, or begin in an"
+        " empty folder. Keys that begin with `module.` are those of `model.module`, which"
+        " DistributedDataParallel wraps."
+    ),
+    r"DataLoader worker \(pid.*(?:exited unexpectedly|is killed by signal: (?!Killed|Bus))": (
+        "A process that loads data ended without an error of Python. With `num_workers=0` the"
+        " program loads in its own process, and its error names the line."
+    ),
+    r"process in the process pool was terminated abruptly": (
+        "A process of the pool ended without an error of Python: `trainmaster logs` has what it"
+        " printed last, and after a crash its stacks, below `Fatal Python error`."
+    ),
+    r"^EOF when reading a line": (
+        "A job has no keyboard, and its standard input is empty: take the value from an argument."
+    ),
     r"No valid checkpoint found in output directory": (
         "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
         " `get_last_checkpoint(output_dir)` of `transformers.trainer_utils`, which returns None"
         " from an empty folder."
     ),
 }
-"""Pattern of the error's message → advice, with `{requirements}` for where the job names packages,
-and the named groups of the pattern.
+"""Pattern of the error's message, and of its frame in the next line → advice, with `{requirements}`
+for where the job names packages, and the named groups of the pattern.
 """
 _INSTALL_FAILURES: Final = {
     r"The user requested \(constraint\) [\w.-]+==": (
@@ -193,7 +225,8 @@ def _remedy_of_error(error: ProgramError, plan: Plan) -> str:
     variable = _NO_RANK.search(error.message)
     if variable:
         return _remedy_of_ranks(variable["name"] or variable["key"], plan)
-    known = _remedy_of_variable(error) or _advice_from(_PROGRAM_FAILURES, error.message, plan)
+    text = f"{error.message}\n{error.frame}"
+    known = _remedy_of_variable(error) or _advice_from(_PROGRAM_FAILURES, text, plan)
     missing = _NO_MODULE.search(error.message)
     if known or not missing or error.type not in _IMPORT_ERRORS:
         return known or _remedy_of_meaning(error, plan)

@@ -10,7 +10,7 @@ from trainmaster.cli.main import app
 
 
 @pytest.mark.parametrize("name", ["123456789012", "My-Project", "my_project"])
-def test_what_is_not_a_projects_id_is_said_before_anything_is_called(
+def test_text_that_is_no_project_id_is_reported_before_anything_is_called(
     project: EmptyProject, name: str
 ) -> None:
     result = CliRunner().invoke(app, ["doctor", "--project", name, "--before-install"])

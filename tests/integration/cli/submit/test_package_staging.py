@@ -78,13 +78,13 @@ def test_upload_names_files_and_bytes_of_each_package(
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='mine')\n")
     other = tmp_path / "notes.txt"
     other.write_bytes(b"x" * 2048)
-    said: list[str] = []
-    package_staging.stage([str(other)], package, "gs://b/p", installation.objects, said.append)
-    assert said[0] == "notes.txt, 2.0 KiB"
-    assert re.fullmatch(r"mine-0\.0\.0\.tar\.gz, \d+ files, \d+\.\d KiB", said[1])
+    descriptions: list[str] = []
+    package_staging.stage(
+        [str(other)], package, "gs://b/p", installation.objects, descriptions.append
+    )
+    notes, trainer = descriptions
+    assert notes == "notes.txt, 2.0 KiB"
+    assert re.fullmatch(r"mine-0\.0\.0\.tar\.gz, \d+ files, \d+\.\d KiB", trainer)
     wheel = package_staging.build(make_package(tmp_path / "other"), tmp_path / "out")[0]
-    assert re.search(r"whl, [1-9] files, 0\.\d KiB", said_of(wheel))
-
-
-def said_of(file: Path) -> str:
-    return package_staging.describe_archive(file.name, file.read_bytes())
+    description = package_staging.describe_archive(wheel.name, wheel.read_bytes())
+    assert re.search(r"whl, [1-9] files, 0\.\d KiB", description)

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.stack import eventually
+from trainmaster.agent.program import program as program_module
 from trainmaster.agent.program.process_table import process_uses
-from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.program import OUT_OF_MEMORY, Program
 from trainmaster.agent.program.signal_receivers import is_catcher
 from trainmaster.agent.program.stacks import (
     find_stacks,
@@ -90,6 +91,33 @@ def test_process_prints_its_stacks_also_while_it_is_stopped(
 def test_children_print_their_stacks_before_a_parent_that_notices_their_end(tmp_path: Path) -> None:
     functions = ended_with_stacks(PARENT, tmp_path)
     assert (functions[0], len(functions)) == ("load", 2)
+
+
+@pytest.mark.parametrize(
+    ("printed", "kills_after", "expected"),
+    [
+        pytest.param("", 1, OUT_OF_MEMORY, id="one process more"),
+        pytest.param("", 0, None, id="none"),
+        pytest.param("None['key']", 1, "TypeError", id="the program printed an error"),
+    ],
+)
+def test_program_hangs_after_its_own_error_or_after_a_kill_for_lack_of_memory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    printed: str,
+    kills_after: int,
+    expected: dict[str, str] | str | None,
+) -> None:
+    kills = {"/proc/vmstat": 3}
+    monkeypatch.setattr(program_module, "read_oom_kill_counts", lambda: dict(kills))
+    (tmp_path / "train.py").write_text(f"def load():\n    {printed or 'pass'}\nload()\n")
+    console = Console(os.open(tmp_path / "output", os.O_WRONLY | os.O_CREAT))
+    workspace = Workspace(tmp_path, environ={}, console=console)
+    program = Program([sys.executable, "train.py"], workspace, env={}, cwd=tmp_path)
+    program.wait()
+    kills["/proc/vmstat"] += kills_after
+    error = program.error_before_stacks()
+    assert (error["type"] if error and printed else error) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.jobs import CHIEF, WORKER_1, a_plan, change_plan, exited
+from trainmaster.agent.program.program import OUT_OF_MEMORY
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.origin import Dialect
 from trainmaster.core.model.plan import GcsFolder, Plan
@@ -439,6 +440,15 @@ DISK_FULL = "[Errno 28] No space left on device"
             "",
             "bootDiskSizeGb: 200",
         ),
+        (
+            error(
+                "RuntimeError",
+                "[enforce fail at inline_container.cc:672] . unexpected pos 640 vs 534",
+            ),
+            "",
+            "bootDiskSizeGb: 200",
+        ),
+        (error("OSError", "1000000 requested and 131056 written"), "", "bootDiskSizeGb: 200"),
         (None, "tar: a.tar: Cannot write: No space left on device\n", "bootDiskSizeGb: 200"),
         (error("OSError", f"{DISK_FULL}: '/dev/shm/torch_1'"), "", "shared memory"),
     ],
@@ -447,6 +457,95 @@ def test_remedy_of_a_full_disk_names_its_size_and_a_larger_one(
     raised: ProgramError | None, tail: str, expected: str
 ) -> None:
     assert expected in advice(exited(CHIEF, 1, error=raised, tail=tail))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            "RuntimeError",
+            "PytorchStreamReader failed reading zip archive: failed finding central directory.",
+        ),
+        (
+            "RuntimeError",
+            "unexpected EOF, expected 200355 more bytes. The file might be corrupted.",
+        ),
+        ("_pickle.UnpicklingError", "pickle data was truncated"),
+        ("_pickle.UnpicklingError", "invalid load key, '\\x00'."),
+        ("EOFError", "Ran out of input"),
+        ("EOFError", "No data left in file"),
+        (
+            "ValueError",
+            "Failed to read all data for array. Expected 9 elements, could only read 4 elements.",
+        ),
+        ("ValueError", "EOF: reading array data, expected 8000 bytes got 276"),
+        ("zipfile.BadZipFile", "File is not a zip file"),
+        ("EOFError", "Compressed file ended before the end-of-stream marker was reached"),
+        (
+            "OSError",
+            "Unable to synchronously open file (truncated file: eof = 5904, stored_eof = 11808)",
+        ),
+        ("OSError", "Unable to synchronously open file (file signature not found)"),
+        ("IndexError", "Read less bytes than requested"),
+        ("OpError", "file is too short to be an sstable"),
+        ("OpError", "The length checksum does not match: expected 2324967102 but actual is 12147"),
+        ("DataLossError", "corrupted record at 0 (Is this even a TFRecord file?)"),
+        ("SafetensorError", "Error while deserializing header: incomplete metadata"),
+    ],
+)
+def test_remedy_of_a_damaged_file_is_to_begin_from_an_older_one(kind: str, message: str) -> None:
+    assert "remove it, so that" in advice(exited(CHIEF, 1, error=error(kind, message)))
+
+
+@pytest.mark.parametrize(
+    "frame", ["torch/serialization.py:1612 in load", "torch/_weights_only_unpickler.py:528 in load"]
+)
+def test_end_of_a_file_without_words_is_a_damaged_file_only_where_one_is_loaded(frame: str) -> None:
+    loads = ProgramError("EOFError", "", frame, "a.py:4 in f")
+    receives = ProgramError("EOFError", "", "multiprocessing/connection.py:250 in recv")
+    assert "remove it, so that" in advice(exited(CHIEF, 1, error=loads))
+    assert advice(exited(CHIEF, 1, error=receives)) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "expected"),
+    [
+        ("_pickle.UnpicklingError", "invalid load key, 'v'.", "git lfs pull"),
+        (
+            "RuntimeError",
+            'Error(s) in loading state_dict for Linear:\n\tMissing key(s) in state_dict: "bias". ',
+            "The checkpoint is of another model",
+        ),
+        (
+            "ValueError",
+            "loaded state dict contains a group that doesn't match the size of optimizer's group",
+            "The checkpoint is of another model",
+        ),
+        ("EOFError", "EOF when reading a line", "no keyboard"),
+        (
+            "RuntimeError",
+            "DataLoader worker (pid 21615) is killed by signal: Segmentation fault. ",
+            "num_workers=0",
+        ),
+        ("RuntimeError", "DataLoader worker (pid(s) 7, 8) exited unexpectedly", "num_workers=0"),
+        (
+            "concurrent.futures.process.BrokenProcessPool",
+            "A process in the process pool was terminated abruptly while the future was running",
+            "trainmaster logs",
+        ),
+    ],
+)
+def test_remedy_of_an_input_that_does_not_fit(kind: str, message: str, expected: str) -> None:
+    assert expected in advice(exited(CHIEF, 1, error=error(kind, message)))
+
+
+def test_remedy_of_a_program_that_hung_when_memory_had_run_out_is_more_of_it() -> None:
+    hung = error(
+        "Silent",
+        f"printed nothing for 60 s (stallTimeout)\nOutOfMemory: {OUT_OF_MEMORY['message']}",
+    )
+    ended = replace(exited(CHIEF, 134, error=hung), cause=ExitCause.STALLED)
+    assert "choose a machine type with more memory" in advice(ended)
 
 
 def test_remedy_of_a_full_disk_names_the_field_of_the_role_in_the_jobs_format() -> None:
