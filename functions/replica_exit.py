@@ -1,5 +1,5 @@
-"""A replica's program ended: decide whether it restarts, waits, is replaced, or ends or reruns the
-job.
+"""Handle the end of a replica's program: the replica restarts, waits or is replaced, or the whole
+job ends or is run again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find the files of the checkout that a stack reads.
 
-In a module of its own: the emulated gcsfuse starts without the interpreter's site packages, so the
-package itself imports nothing.
+These names are not in the `__init__` of this package: the emulated gcsfuse imports the package
+without the interpreter's site packages, where `trainmaster` may be.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.fleets import EmulatorWorld, a_create, metadata
 from tests.contract.store.building import submit
 from tests.support.world import World, run_in_sequence
-from trainmaster.core.model.installation import VARIABLE
+from trainmaster.core.model.installation import INSTALLATION_VARIABLE
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows.provisioning import orphans
@@ -38,7 +38,7 @@ def test_sweeps_see_and_delete_the_vms_of_their_own_installation_only(
     )
     own = {}
     for name in BOTH:
-        monkeypatch.setenv(VARIABLE, name)
+        monkeypatch.setenv(INSTALLATION_VARIABLE, name)
         create = a_create(labelled)
         assert compute.fleet.create(labelled, create, metadata()) == Created()
         own[name] = set(create.names)
@@ -49,7 +49,7 @@ def test_sweeps_see_and_delete_the_vms_of_their_own_installation_only(
     assert compute.emulator.names() == own[""] | own["staging"]
     left = own[""] | own["staging"]
     for name in BOTH:
-        monkeypatch.setenv(VARIABLE, name)
+        monkeypatch.setenv(INSTALLATION_VARIABLE, name)
         vms = compute.fleet.list_vms(job.job_id)
         assert (
             {vm.name for vm in vms}
@@ -72,17 +72,17 @@ def test_databases_are_separate(firestore_emulator: str, monkeypatch: pytest.Mon
     project = f"test-{uuid.uuid4().hex[:12]}"
     stores = {}
     for name in BOTH:
-        monkeypatch.setenv(VARIABLE, name)
+        monkeypatch.setenv(INSTALLATION_VARIABLE, name)
         stores[name] = FirestoreStore(clients.firestore_client(project))
     job = submit(stores["staging"])
     assert stores["staging"].load(job.job_id)
     assert stores[""].load(job.job_id) is None
-    monkeypatch.setenv(VARIABLE, "staging")
+    monkeypatch.setenv(INSTALLATION_VARIABLE, "staging")
     chief = job.plan.primary
     assert stores["staging"].owner_of_vm(vm_name(job.job_id, chief)) == VmOwner(
         job.job_id, job.job_id
     )
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(INSTALLATION_VARIABLE, "")
     assert (
         stores["staging"].owner_of_vm(f"tmstaging{vm_name(job.job_id, chief).removeprefix('tm')}")
         is None

@@ -6,14 +6,17 @@ import base64
 import hmac
 import json
 import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tests.fuzz.entrance import Entrance, Entrances
+from tests.fuzz.entrance import Entrance, Entrances, RefusedError
 from tests.support.jobs import CHIEF
 from tests.support.world import World
 from trainmaster.agent.channel import datagrams
-from trainmaster.messaging import agent_messages, google_events, internal_requests, push
+from trainmaster.messaging import agent_messages, google_events, internal_requests, push, topics
+from trainmaster_local.memory.bus import Message
 
 _TIME: Final = "2026-11-21T03:00:00Z"
 _PROVISION: Final = {"version": 1, "job_id": "x", "number": 1}
@@ -56,10 +59,7 @@ def _agent_message() -> dict[str, Any]:
 
 
 def _push_request() -> Entrance:
-    """Serve a push request.
-
-    Its dead letter must fit Pub/Sub's limits, which the bus in memory has.
-    """
+    """Serve a push request. It is handled as it was sent, or one dead letter has all of it."""
     bus = World().bus
     envelope = {
         "message": {
@@ -70,16 +70,65 @@ def _push_request() -> Entrance:
         },
         "subscription": "s",
     }
+    handled: list[push.Message] = []
 
     def handle(message: push.Message) -> None:
+        handled.append(message)
         agent_messages.decode_subject(message.data)
         agent_messages.decode_replica_exit(message.data)
 
     def read(body: bytes) -> None:
+        handled.clear()
         request = SimpleNamespace(stream=SimpleNamespace(read=lambda size: body[:size]))
-        push.serve(request, "replica_exit", handle, lambda: bus)  # type: ignore[arg-type]
+        answer, status = push.serve(request, "replica_exit", handle, lambda: bus)  # type: ignore[arg-type]
+        assert (list(answer), status) == ([], 204), "Pub/Sub accepts each dead letter"
+        sent = _sent_message(body)
+        assert [(message.data, message.attributes) for message in handled] == sent
+        letters = bus.drain()
+        if letters:
+            (letter,) = letters
+            _judge_letter(letter, *(sent or [(body[: push.BODY_BYTES_MAX + 1], {})])[0])
+            raise RefusedError("dead letter", letter.attributes["reason"])
 
     return Entrance(read, [envelope], memory_mib=100)  # only Pub/Sub makes envelopes
+
+
+def _sent_message(body: bytes) -> list[tuple[bytes, dict[str, str]]]:
+    """Return data and attributes of the message in a push request; empty: it is no push request.
+
+    Source: Pub/Sub, "Receive push messages". A publish time is the only other field whose value
+    makes a difference.
+    """
+    try:
+        message = json.loads(body)["message"]
+        attributes = message.get("attributes") or {}
+        time = message.get("publishTime") or message.get("publish_time")
+        data = base64.b64decode(message.get("data") or "", validate=True)
+        datetime.fromisoformat(time or _TIME).astimezone(UTC)
+        are_texts = isinstance(attributes, dict) and all(
+            isinstance(value, str) for value in attributes.values()
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return []
+    is_whole = len(body) <= push.BODY_BYTES_MAX
+    return [(data, attributes)] if are_texts and is_whole else []
+
+
+def _judge_letter(letter: Message, data: bytes, attributes: Mapping[str, str]) -> None:
+    """Check that an operator finds in a dead letter what was sent, and only that.
+
+    `data`, `attributes`: of the message, or the whole request if it has none.
+    """
+    is_cut = len(data) > push.LETTER_BYTES_MAX
+    assert letter.topic == topics.DEAD_LETTER
+    assert letter.data == ((data[: push.CUT_BYTES] if is_cut else data) or b"(empty)")
+    assert letter.attributes["function"] == "replica_exit", "no sender names the function"
+    assert letter.attributes["reason"]
+    assert ("cut" in letter.attributes) == is_cut
+    own = {name: value for name, value in letter.attributes.items() if name not in push.ADDED}
+    assert all(attributes[name].startswith(value) for name, value in own.items())
+    if len(attributes) < push.ATTRIBUTES_MAX - len(push.ADDED):
+        assert ("identity" in own) == ("identity" in attributes)
 
 
 def _replica_exit() -> Entrance:

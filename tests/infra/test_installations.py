@@ -17,7 +17,7 @@ import pytest
 from tests.infra.conftest import SSH_USERS, Plan
 from tests.infra.test_conditions import conditions, is_met
 from tests.support.jobs import CHIEF
-from trainmaster.core.model.installation import VARIABLE, name_in_installation
+from trainmaster.core.model.installation import INSTALLATION_VARIABLE, name_in_installation
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.settings import Settings
 from trainmaster.wiring.installation import worker_account_of
@@ -148,14 +148,14 @@ def test_names_with_the_longest_name_of_an_installation_fit(named: Plan) -> None
 def test_functions_and_commands_use_the_names_of_their_installation(
     named: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, LONGEST)
+    monkeypatch.setenv(INSTALLATION_VARIABLE, LONGEST)
     for name, environment in named.environments().items():
         assert name.startswith(name_in_installation("trainmaster-"))
         if name not in {
             name_in_installation("trainmaster-job-webhook"),
             name_in_installation("trainmaster-job-chat"),
         }:
-            assert environment[VARIABLE] == LONGEST
+            assert environment[INSTALLATION_VARIABLE] == LONGEST
             assert (
                 environment["TRAINMASTER_BUCKET"]
                 == f"my-project-{name_in_installation('trainmaster')}"
@@ -172,7 +172,7 @@ def test_provision_and_ssh_users_of_one_installation_have_no_access_to_vms_and_s
 ) -> None:
     vms = {}
     for name, plan in (("", full_plan), (LONGEST, named)):
-        monkeypatch.setenv(VARIABLE, name)
+        monkeypatch.setenv(INSTALLATION_VARIABLE, name)
         vms[plan] = f"projects/p/zones/us-central1-a/instances/{vm_name('digits_1', CHIEF)}"
     for plan in vms:
         sinks = [sink["filter"] for sink in plan.of("google_logging_project_sink").values()]

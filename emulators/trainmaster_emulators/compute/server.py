@@ -29,7 +29,7 @@ from trainmaster_emulators.machines.compute_errors import (
     unreachable,
 )
 from trainmaster_emulators.machines.field_mask import select_fields
-from trainmaster_emulators.machines.injected_faults import ALL_ZONES, Trouble
+from trainmaster_emulators.machines.injected_faults import ALL_ZONES, CallFault
 from trainmaster_emulators.rest.server import RestServer, Route
 from trainmaster_emulators.tpu.server import TpuServer
 
@@ -134,12 +134,12 @@ class ComputeServer(RestServer):
         if project != self.cloud.project.id:
             raise not_found(f"projects/{project}")
         zone = ALL_ZONES if call == "aggregated_instances" else variables.get("zone")
-        match self.cloud.faults.trouble("compute", call, zone):
-            case Trouble.DISABLED:
+        match self.cloud.faults.fault_of("compute", call, zone):
+            case CallFault.DISABLED:
                 raise disabled(project)
-            case Trouble.REFUSED:
+            case CallFault.REFUSED:
                 raise forbidden(call, project)
-            case Trouble.UNREACHABLE:
+            case CallFault.UNREACHABLE:
                 raise unreachable(zone)
         endpoint: Callable[..., Json] = getattr(ComputeApi(self.cloud, request), call)
         return select_fields(request, endpoint(**variables))

@@ -16,7 +16,7 @@ ALL_ZONES: Final = "-"
 
 
 class SeededWeather(BaseModel):
-    """Weather of `trainmaster_local.simulator.weather`, which limits the capacity for VMs."""
+    """Seed and climate of a `Weather`: capacity for VMs that varies over time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class InjectedFaults(BaseModel):
     """It begins when it is set, and goes on with the clock."""
 
 
-class Trouble(Enum):
+class CallFault(Enum):
     """Why an injected fault fails a call."""
 
     DISABLED = auto()
@@ -96,7 +96,10 @@ class FaultInjector:
             return self._now
 
     def set(self, faults: InjectedFaults) -> None:
-        """Replace the faults in effect. Other weather begins anew."""
+        """Replace the faults in effect.
+
+        Weather that differs from the one in effect starts at its first second.
+        """
         with self._lock:
             if faults.weather != self._now.weather:
                 self.weather = (
@@ -118,20 +121,20 @@ class FaultInjector:
             self._now = self._now.model_copy(update={"rate_limited": self._now.rate_limited - 1})
         raise rate_limited()
 
-    def trouble(self, api: str, call: str, zone: str | None) -> Trouble | None:
+    def fault_of(self, api: str, call: str, zone: str | None) -> CallFault | None:
         """Return why the call fails; None: it does not.
 
-        The zone `-` means all zones; None: the call has no zone.
+        `zone`: `-` means all zones; None: the call has no zone.
         """
         faults = self.now
         if api in faults.disabled_apis:
-            return Trouble.DISABLED
+            return CallFault.DISABLED
         if call in faults.refused_calls:
-            return Trouble.REFUSED
+            return CallFault.REFUSED
         if zone in faults.unreachable_zones:
-            return Trouble.UNREACHABLE
+            return CallFault.UNREACHABLE
         if zone == ALL_ZONES and faults.strict_lists and faults.unreachable_zones:
-            return Trouble.UNREACHABLE
+            return CallFault.UNREACHABLE
         return None
 
     def as_json(self) -> Json:

@@ -70,6 +70,7 @@ _CUSTOM_ROLE: Final = re.compile(
     r".*?permissions\s*=\s*\[(.*?)\]",
     re.DOTALL,
 )
+"""A custom role of infra/: its id without the prefix of the installation, and its permissions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,13 @@ _CONDITION: Final = "extract('/instances/{name}').startsWith('${local.vms}')"
 _INSTANCE: Final = re.compile(
     r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?"
 )
+"""Path of a call about one VM: …/zones/ZONE/instances/NAME[/VERB]."""
 _PATH: Final = re.compile(
     r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)"
 )
+"""Path of any call. The groups: the project; the rest below the zone or region, or, for a call
+without one, the rest from `aggregated/` or `global/` on.
+"""
 _OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
 _CALLS: Final = {
     ("GET", r"aggregated/instances"): "compute.instances.list",
@@ -47,6 +51,9 @@ _CALLS: Final = {
 Inserts and operations are below.
 """
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
+"""End of the path of a call about operations. The groups: zones or regions; the operation, unless
+the call lists all; the verb.
+"""
 _FIELDS: Final = {
     "labels": "compute.instances.setLabels",
     "metadata": "compute.instances.setMetadata",

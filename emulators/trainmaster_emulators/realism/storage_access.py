@@ -36,6 +36,7 @@ ROLES: Final = {
 _OBJECT: Final = re.compile(
     r"(?:/download)?/storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+)(?P<rest>/.*)?)?"
 )
+"""Path of a call about the objects of a bucket, or about one; `rest` has what follows its name."""
 _BUCKET: Final = re.compile(r"/storage/v1/b/(?P<bucket>[^/]+)")
 _UPLOAD: Final = re.compile(r"(?:/resumable)?/upload/storage/v1/b/(?P<bucket>[^/]+)/o")
 _OBJECT_METHODS: Final = {"GET": GET, "HEAD": GET, "DELETE": DELETE, "PATCH": UPDATE, "PUT": UPDATE}

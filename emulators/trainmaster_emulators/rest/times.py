@@ -14,6 +14,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):?(\d\d))"
 )
+"""The groups: day, time of day, fraction of a second; sign, hours and minutes of the offset."""
 
 
 def nanoseconds(text: str) -> int:

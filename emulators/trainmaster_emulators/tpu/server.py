@@ -13,7 +13,7 @@ from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
-from trainmaster_emulators.machines.injected_faults import Trouble
+from trainmaster_emulators.machines.injected_faults import CallFault
 from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.rest.server import Answer, RestServer
 from trainmaster_emulators.tpu.api import TpuApi
@@ -88,12 +88,12 @@ class TpuServer(RestServer):
                 "PERMISSION_DENIED",
                 f"Permission denied on 'projects/{project}' (or it may not exist).",
             )
-        match self.cloud.faults.trouble("tpu", verb, zone):
-            case Trouble.DISABLED:
+        match self.cloud.faults.fault_of("tpu", verb, zone):
+            case CallFault.DISABLED:
                 raise disabled(project)
-            case Trouble.REFUSED:
+            case CallFault.REFUSED:
                 raise forbidden(verb, f"projects/{project}")
-            case Trouble.UNREACHABLE:
+            case CallFault.UNREACHABLE:
                 raise unreachable(zone)
         if zone:
             variables["zone"] = zone

@@ -95,10 +95,9 @@ from trainmaster.agent.shutdown.power_off import power_off
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 from trainmaster.agent.utilization.gpus import Gpus
-from trainmaster.agent.utilization.machine import EMULATED_VM
 from trainmaster.agent.utilization.monitor import point_writer
 from trainmaster.agent.utilization.network import read_traffic
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
 LOG_MEMORY_PARTS = 16  # lines that wait for Cloud Logging take at most this part of the memory

@@ -10,6 +10,13 @@ from typing import AnyStr, Protocol
 
 from trainmaster.agent.reporting.serial_console import Console
 
+EMULATED_VM = "TRAINMASTER_EMULATED_VM"
+"""Variable in the environment of all processes of a local VM.
+
+A local VM is one of the local stack: it shares the disk and the services of the developer's
+machine.
+"""
+
 
 class Family(Protocol):
     """The processes that the agent's programs have started (`program.family`)."""

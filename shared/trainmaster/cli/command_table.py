@@ -49,7 +49,7 @@ _LEDGER: Final = LazyCommand(
     module="jobs",
 )
 _LOGS: Final = LazyCommand(
-    "Show the log of a job: all lines of its replicas and of the service, in order."
+    "Show the log of a job, in order: what its replicas printed, and what Trainmaster did."
 )
 _WHY: Final = LazyCommand(
     "Explain a job: what happened, which rule decided and why, and what comes next."

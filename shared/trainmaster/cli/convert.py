@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainmaster.cli.job_files import as_yaml, foreign_notes
+from trainmaster.cli.job_files import foreign_notes
 from trainmaster.cli.options import OutputFormat, given
 from trainmaster.cli.output import Format, complain, print_json, problems_text, say
 from trainmaster.errors import PermanentError
@@ -15,6 +15,7 @@ from trainmaster.jobspec.foreign.answer import ForeignFile
 from trainmaster.jobspec.job_document import read_document
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.foreign_files import TITLES
+from trainmaster.jobspec.reading.yaml_document import as_yaml
 
 
 def convert(
@@ -37,6 +38,7 @@ def convert(
     try:
         document = read_document(manifest.read_bytes(), manifest.name, region)
     except ForeignFile as foreign:
+        # Only here is a task of another tool no error: everywhere else, it is refused as a job.
         answer = foreign.answer
         document = answer.job_file
         complain(f"converted {TITLES[answer.tool]}.{foreign_notes(answer)}")

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
-
-import yaml
 
 from trainmaster.cli.output import problems_text
 from trainmaster.errors import PermanentError
@@ -25,6 +22,7 @@ from trainmaster.jobspec.job_document import (
 )
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.foreign_files import TITLES
+from trainmaster.jobspec.reading.yaml_document import as_yaml
 
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -77,13 +75,6 @@ def foreign_notes(answer: Answer) -> str:
     notes = "".join(f"\n  {note.field}: {note.text}" for note in answer.notes)
     besides = f" What it leaves out:{notes}" if notes else ""
     return f" Submit it by `{answer.command}`.{besides}"
-
-
-def as_yaml(document: dict[str, Any]) -> str:
-    """Return the text of a job file, with its fields in their order."""
-    # A job file has no anchors, which the dumper would write for values that occur twice.
-    copy = json.loads(json.dumps(document))
-    return yaml.safe_dump(copy, sort_keys=False, allow_unicode=True, width=120)
 
 
 def check_document(document: dict[str, Any], default_job_id: str | None = None) -> str:

@@ -92,7 +92,7 @@ def logs(
     ] = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Show the log of a job: all lines of its replicas and of the service, in order."""
+    """Show the log of a job, in order: what its replicas printed, and what Trainmaster did."""
     store = open_store()
     job = find_job(store, job_id).job
     from trainmaster.wiring.log_reader import log_entries

@@ -188,8 +188,7 @@ def _check_options(
 def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = Format.TABLE) -> None:
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
-    own_prefix = _own_name("-").removesuffix("-")  # of the names of this installation's schedules
-    beginning = f"/jobs/{own_prefix}"
+    beginning = f"/jobs/{_own_prefix()}"
     parent = _parent(location)
     with closing(_scheduler()) as scheduler:
         schedules = [
@@ -305,7 +304,14 @@ def _own_name(name: str) -> str:
         raise PermanentError(
             f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly"
         )
-    return name_in_installation(f"-{name}").removeprefix("-")
+    return f"{_own_prefix()}{name}"
+
+
+def _own_prefix() -> str:
+    """Return the beginning of the names of this installation's schedules: `tmstaging-`; empty for
+    an installation without a name.
+    """
+    return name_in_installation("-").removeprefix("-")
 
 
 def _parent(location: str) -> str:

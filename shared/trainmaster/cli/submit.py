@@ -64,8 +64,6 @@ _FILE_OF_A_PROGRAM: Final = re.compile(
 )
 """Names of files that stand in the folder of a program, and are no job files."""
 
-STORED_MAX_S: Final = 60.0
-"""Seconds that the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
 """Time between two reads of the job."""
 LOADS_PER_REJECTION_SCAN: Final = 3
@@ -279,7 +277,8 @@ def send(
     # Tells this submission from another one of the same id.
     source = f"cli:{uuid.uuid4().hex}/{user_name()}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
-    deadline = time.monotonic() + STORED_MAX_S
+    stored_max_s = topics.SUBMISSION_MAX.total_seconds()
+    deadline = time.monotonic() + stored_max_s
     while time.monotonic() < deadline:
         for _ in range(LOADS_PER_REJECTION_SCAN):
             loaded = store.load(job_id)
@@ -292,7 +291,7 @@ def send(
             separator = " " if len(problems) == 1 else "\n  "
             raise PermanentError(separator.join(("the job was refused:", *problems)))
     raise PermanentError(
-        f"the job was published as {source}, but not stored within {STORED_MAX_S:.0f} s. "
+        f"the job was published as {source}, but not stored within {stored_max_s:.0f} s. "
         "Check that the function submit is deployed: `trainmaster doctor`"
     )
 

@@ -24,7 +24,7 @@ from trainmaster.core.events import AllReady, VmsNotCreated
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.cap import Cap, Rate
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.money import ZERO, at_most
+from trainmaster.core.model.money import ZERO, rounded_up
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.task_group import TaskGroup
 from trainmaster.core.reporting.history import read_history
@@ -149,7 +149,7 @@ def _rates_of_role(
         hourly = machine_price(placed, group, prices, at=price)
         if isinstance(hourly, Unknown):
             return hourly
-        per_hour = at_most(hourly * group.hosts)
+        per_hour = rounded_up(hourly * group.hosts)
         rates.append(Rate(candidate, group.task_type, price.kind, per_hour))
     return rates
 
@@ -180,7 +180,7 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> De
         candidate = last.candidate if history.state.job.plan.where.options else 0
         per_hour = rates[candidate, last.replica_id.task_type, last.price.kind]
         spent += per_hour * Decimal(str(charged_s)) / HOUR_S
-    return at_most(spent)
+    return rounded_up(spent)
 
 
 def _charged_s(

@@ -1,6 +1,7 @@
 """Everything that is shown about a job's machine time and money.
 
-The sources are its ledger, the price list, and one listing of its directory.
+The sources are its ledger, which is the record of its events and decisions; the price list; and one
+listing of its directory, whose files show when work was saved.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CostSources:
 
     prices: Prices = lambda: Unknown("no price list is configured here")
     checkpoint_times: CheckpointTimes | None = None
-    """None: directories of jobs are not listed."""
+    """Lists the files of a job's directory, with their times. None: it is not listed."""
     machine_set: Callable[[Job], MachineSet | None] = lambda _: None
     """Reads the machine set of a job that has one: for how long its machines were kept."""
 
@@ -46,7 +47,9 @@ class CostReport:
     operations: Operations
     losses: tuple[Loss, ...]
     listing: Listing | Unknown | None
-    """Objects in the job's directory. None: it was not listed, because nothing was lost."""
+    """Objects in the job's directory. None: it was not listed, because no work was lost, or because
+    `CostSources.checkpoint_times` is None.
+    """
     spans: tuple[Span, ...]
     """The phases of all replicas."""
     kept_s: float

@@ -1,8 +1,9 @@
 """Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled; or a submission that was refused and recorded; or impossible to handle (then it is
-         in the dead-letter topic with the reason): not delivered again
-    503  TemporaryError: delivered again after the subscription's backoff
+    204  handled; or RejectedError, a submission with a mistake, which is recorded; or another
+         PermanentError, and the message is in the dead-letter topic: not delivered again
+    503  TemporaryError: delivered again after the subscription's backoff. RefusedError is one: a
+         call that Google refuses until an operator grants a permission, for example
     500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last
          delivery
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 Response = tuple[str | Iterator[str], int]
 
-REASON_LENGTH_MAX: Final = 1000
-"""In bytes. Pub/Sub allows 1,024 bytes in the value of an attribute."""
+VALUE_BYTES_MAX: Final = 1024
+"""Longest value of an attribute. Source: Pub/Sub quotas."""
+NAME_BYTES_MAX: Final = 256
+"""Longest name of an attribute. Source: Pub/Sub quotas."""
 BODY_BYTES_MAX: Final = 3 << 20
 """Bytes of a request that are read at most.
 
@@ -172,9 +175,9 @@ def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[],
     """Publish the message to the dead-letter topic, with the reason and with what a replay needs to
     know.
 
-    Pub/Sub accepts every letter: large data is cut, and attributes that no function reads are left
-    out if there are too many. An error is therefore one of the topic or its permissions, and the
-    message is delivered again.
+    Pub/Sub accepts every letter: large data and long values are cut, and attributes with an illegal
+    name are left out, and those that no function reads if there are too many. An error is therefore
+    one of the topic or its permissions, and the message is delivered again.
     """
     _log.error(
         "message cannot be handled and goes to the dead-letter topic: %s",
@@ -185,11 +188,12 @@ def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[],
     if len(data) > LETTER_BYTES_MAX:
         attributes["cut"] = str(len(data))
         data = data[:CUT_BYTES]
-    attributes["reason"] = truncate(reason, REASON_LENGTH_MAX)
+    attributes["reason"] = reason
     attributes["function"] = function
     attributes["message_id"] = message.message_id
     attributes["published_at"] = message.published_at.isoformat()
     attributes["subscription"] = message.subscription.rpartition("/")[2]
+    attributes = {name: truncate(value, VALUE_BYTES_MAX) for name, value in attributes.items()}
     try:
         bus().publish(topics.DEAD_LETTER, data or b"(empty)", attributes)
     except (TemporaryError, PermanentError) as error:
@@ -203,10 +207,15 @@ def _kept_attributes(message: Message) -> dict[str, str]:
     own = [
         name
         for name in message.attributes
-        if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)
+        if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX) and _is_legal(name)
     ]
     own.sort(key=lambda name: not name.startswith(READ_ATTRIBUTES))
     return {name: message.attributes[name] for name in own[: ATTRIBUTES_MAX - len(ADDED)]}
+
+
+def _is_legal(name: str) -> bool:
+    """Return whether an attribute of Pub/Sub may have this name."""
+    return 0 < len(name.encode(errors="replace")) <= NAME_BYTES_MAX
 
 
 def truncate(text: str, bytes_max: int) -> str:

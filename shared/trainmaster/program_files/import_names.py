@@ -1,4 +1,8 @@
-"""Which packages bring a module, and which modules a runtime has."""
+"""Which packages bring a module, and which modules a runtime has.
+
+A *module* is what a program imports, such as `cv2`. A *package* is what pip installs, such as
+`opencv-python`. Several packages may bring the same module: other builds of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,10 @@ _OTHER_BUILDS: Final = {
     "faiss": ("faiss-gpu", "faiss-gpu-cu12"),
     "psycopg2": ("psycopg2",),
 }
-"""Other packages that bring the same module."""
+"""Packages that bring a module besides the usual one, which `package_of` returns.
+
+For psycopg2 the usual one is psycopg2-binary.
+"""
 BROUGHT_BY: Final = {
     "tensorflow": (
         "absl",
@@ -113,7 +120,8 @@ _NAMESPACES: Final = {"google", "mpl_toolkits", "ruamel", "azure", "nvidia"}
 
 def packages_with(module: str) -> frozenset[str]:
     """Return the normalized names of all packages that bring a top-level module."""
-    names = {normalize(package_name(package_of(module))), normalize(module)}
+    usual_requirement = package_of(module)  # may limit the version: setuptools<81
+    names = {normalize(package_name(usual_requirement)), normalize(module)}
     names |= set(_OTHER_BUILDS.get(module, ()))
     for builds in FRAMEWORKS:
         if normalize(module) in builds:

@@ -1,5 +1,6 @@
 """The installation that commands and the Python client use: its project, bucket, region and the
-address of its API.
+address of its API. A project may have several installations, whose names tell them apart; one of
+them may have no name (empty).
 
 Options come before environment variables, then what `trainmaster init` has remembered. The command
 line uses a running local stack before the remembered installation: `trainmaster.cli.installation`.
@@ -13,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
 
-from trainmaster.core.model.installation import VARIABLE, name_in_installation
+from trainmaster.core.model.installation import INSTALLATION_VARIABLE, name_in_installation
 from trainmaster.errors import PermanentError
 
 VARIABLES: Final = {
@@ -21,7 +22,7 @@ VARIABLES: Final = {
     "bucket": "TRAINMASTER_BUCKET",
     "region": "TRAINMASTER_REGION",
     "api": "TRAINMASTER_API_ENDPOINT",
-    "installation": VARIABLE,
+    "installation": INSTALLATION_VARIABLE,
 }
 """Name of a value in the file → its environment variable."""
 PROJECT, BUCKET, REGION, API, INSTALLATION = VARIABLES.values()
@@ -32,32 +33,35 @@ WORKER_SERVICE_ACCOUNT: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
 def worker_account_of(project: str, name: str | None = None) -> str:
     """Return the service account of the VMs, as infra/ names it.
 
-    `name`: the installation's; None: this one's.
+    `name`: the installation's; None: that of this process's installation.
     """
     return f"{name_in_installation('trainmaster-worker', name)}@{project}.iam.gserviceaccount.com"
 
 
 def known_variables(project: str | None = None) -> dict[str, str]:
-    """Return the variables of `project`, else of the environment's project, else of the remembered
-    one.
+    """Return the environment variables of an installation, with their values; empty: no project is
+    known.
 
-    Names that are not configured are those of infra/, unless the environment names the project:
-    then it has to name the others, too. Empty: no project is known. Raises PermanentError for a bad
-    file.
+    Its project is `project`, else the environment's, else the remembered one. A value comes from
+    the environment, else from the remembered installation, if that is the same one. Bucket and
+    service account have a default, the name that infra/ gives them, unless the environment names
+    the project: then it has to name them, too. Raises PermanentError for a bad file.
     """
     stored = remembered()
-    named = os.environ.get(PROJECT)
-    chosen = project or named or stored.get("project")
+    project_of_environment = os.environ.get(PROJECT)
+    chosen = project or project_of_environment or stored.get("project")
     if not chosen:
         return {}
     if stored.get("project") != chosen:
         stored = {}
     installation = os.environ.get(INSTALLATION, stored.get("installation", ""))
     known: dict[str, str] = {}
-    if project or not named:
+    has_defaults = bool(project) or not project_of_environment
+    if has_defaults:
         known[BUCKET] = f"{chosen}-{name_in_installation('trainmaster', installation)}"
         known[WORKER_SERVICE_ACCOUNT] = worker_account_of(chosen, installation)
-    if stored.get("installation", "") == installation:
+    is_remembered = stored.get("installation", "") == installation
+    if is_remembered:
         known |= {VARIABLES[key]: value for key, value in stored.items()}
     for variable in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT):
         value = os.environ.get(variable)

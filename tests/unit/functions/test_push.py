@@ -28,7 +28,7 @@ from trainmaster.messaging.push import (
     ATTRIBUTES_MAX,
     CUT_BYTES,
     LETTER_BYTES_MAX,
-    REASON_LENGTH_MAX,
+    VALUE_BYTES_MAX,
 )
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services, fleet, intake_deps
@@ -300,4 +300,20 @@ def test_reason_of_a_dead_letter_is_truncated_to_the_attribute_limit(
     monkeypatch.setattr(world.store, "load", refuse)
     client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
     (letter,) = dead_letters(world)
-    assert len(letter.attributes["reason"].encode()) == REASON_LENGTH_MAX
+    assert len(letter.attributes["reason"].encode()) == VALUE_BYTES_MAX
+
+
+def test_dead_letter_of_a_message_with_illegal_names_and_values_is_one_that_pubsub_accepts(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
+    message = {
+        "data": base64.b64encode(b"no JSON").decode(),
+        "attributes": {"": "empty", "n" * 300: "long", "own": "v" * 5000},
+        "messageId": "7" * 5000,
+    }
+    response = client("replica_exit").post("/", json={"message": message, "subscription": "s"})
+    assert response.status_code == 204
+    (letter,) = dead_letters(world)
+    assert letter.attributes["message_id"] == "7" * VALUE_BYTES_MAX
+    assert letter.attributes["own"] == "v" * VALUE_BYTES_MAX
+    assert not letter.attributes.keys() & {"", "n" * 300}

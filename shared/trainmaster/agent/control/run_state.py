@@ -122,8 +122,10 @@ class RunState:
         self._save()
 
     def mark_left_peers(self) -> None:
-        """Store that the program had left its peers (`Program.has_left_peers`) when a directive
-        ended it. Call it before the program is ended.
+        """Store that the program had left its peers when a directive ended it: its ranks had exited
+        0, and its launcher waited for those of other machines (`Program.has_left_peers`).
+
+        Call it before the program is ended.
         """
         self._state.left_peers = True
         self._save()

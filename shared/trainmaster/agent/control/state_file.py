@@ -59,8 +59,9 @@ class StoredState:
     exit: dict[str, Any] | None = None
     """How that incarnation ended, unless it runs or a directive ended it."""
     left_peers: bool = False
-    """Whether the program of that incarnation had left its peers (`Program.has_left_peers`) when a
-    directive ended it.
+    """Whether the program of that incarnation had left its peers when a directive ended it: its
+    ranks had exited 0, and its launcher waited for those of other machines
+    (`Program.has_left_peers`).
     """
     ready: IncarnationKey | None = None
     """The last incarnation for which Pub/Sub accepted a vm-ready, the agent's report that it could

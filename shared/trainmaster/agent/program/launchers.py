@@ -10,9 +10,9 @@ A row per launcher. What reads its fields:
 | failing_function, failures,    |                       | the launcher's own           |
 | child_signals, deaths          |                       |                              |
 | kill                           | `process_table.py`    | see that memory ran out      |
-| variables                      | `conventions.py`      | tell it who its peers are    |
-| waits                          | `signal_receivers.py` | see that its processes have  |
-|                                |                       | ended before those elsewhere |
+| variables                      | `conventions.py`      | give it its peers' addresses |
+| waits                          | `signal_receivers.py` | see that its own processes   |
+|                                |                       | have exited, and others not  |
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Launcher:
     variables: Callable[[Cluster], Mapping[str, str]] = _no_variables
     """The environment variables with which it finds its peers."""
     waits: bool = False
-    """Whether it waits for those of other machines when its own processes have exited 0."""
+    """Whether it stays until the processes of other machines have exited, too, when its own ones
+    have exited 0.
+    """
 
 
 def _torchrun_variables(cluster: Cluster) -> Mapping[str, str]:

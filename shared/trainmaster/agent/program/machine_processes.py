@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trainmaster.agent.program.process_table import PARENT, descendants, is_running, read_stats
+from trainmaster.agent.workspace import EMULATED_VM
 
-EMULATED_VM = "TRAINMASTER_EMULATED_VM"
-"""Variable in the environment of all processes of a local VM."""
 CGROUPS = Path("/sys/fs/cgroup")
 SCHEDULERS = {"cron.service": "cron", "atd.service": "atd"}
 """Services that start programs for others, and the command of the service itself."""

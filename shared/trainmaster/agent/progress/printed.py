@@ -67,6 +67,7 @@ _COMMON = re.compile(
     r"|rmse))"
     rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
 )
+"""A common name of a metric, perhaps with what it is of, and its value: `val_loss: 0.31`."""
 _LEARNING_RATE = re.compile(r"\b(?:\w{0,60}_)?(?:lr|learning[_ ]rate)$")
 """The name of a learning rate. Programs print it with their configuration, too: a line without
 another metric is no sign of training.

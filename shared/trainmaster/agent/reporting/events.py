@@ -74,8 +74,8 @@ class EventReporter:
         """Report a vm-ready.
 
         `ended`: fields of the exit of the previous program, if it ended by itself. `is_held`: the
-        program does not start yet. `left_peers`: as `Program.has_left_peers` when a directive ended
-        the previous program.
+        program does not start yet. `left_peers`: the ranks of the previous program had exited 0
+        when a directive ended it, and its launcher waited for those of other machines.
         """
         details: dict[str, object] = {"agent_started_at": self._started_at}
         if ended:

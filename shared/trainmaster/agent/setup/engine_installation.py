@@ -18,13 +18,11 @@ from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"
 TOOLKIT_PACKAGE = "nvidia-container-toolkit"
-EMULATED = "TRAINMASTER_EMULATED_VM"
-"""Set on the local stack, whose VMs share the disk of the developer's machine."""
 
 _APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")
 """It waits for the lock, because a first boot installs upgrades."""
@@ -70,7 +68,7 @@ class EngineInstallation:
         `vm`: name of this VM, the label of its containers. Raises SetupError. May be repeated.
         """
         environ = self._workspace.environ
-        if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
+        if EMULATED_VM in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
             problem = (
                 "this VM has no container engine (docker or podman); use a VM image that has one"
             )

@@ -13,8 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from trainmaster.agent.setup.engine_installation import EMULATED
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 UNITS = Path("run/systemd/system")
 """Below the root. It exists where systemd runs, and is empty after a reboot. Source:
@@ -34,7 +33,7 @@ def stop_engine_last(workspace: Workspace, root: Path = Path("/")) -> None:
     systemctl = shutil.which("systemctl", path=workspace.environ.get("PATH"))
     has_systemd = systemctl is not None and (root / UNITS).is_dir()
     file = root / FILE
-    if EMULATED in workspace.environ or not has_systemd or file.exists():
+    if EMULATED_VM in workspace.environ or not has_systemd or file.exists():
         return
     try:
         file.parent.mkdir(exist_ok=True)

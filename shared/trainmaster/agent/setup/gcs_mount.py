@@ -3,7 +3,8 @@ one incarnation, which is one execution of the program.
 
     cover /gcs ── start gcsfuse ── program ── unmount ── gcsfuse ends ── report the exit
 
-What a program writes below /gcs is in its bucket, or its exit status 0 does not count:
+The exit status 0 of a program counts only if all that it wrote below /gcs is in its bucket. To this
+end:
 
 - An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in
   jobs without it. No write reaches the disk of the VM, which is deleted with the VM.
@@ -35,9 +36,9 @@ from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.process_table import MARK, kill_marked
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.cloud_storage import StorageReader
-from trainmaster.agent.setup.engine_installation import EMULATED, install_package
+from trainmaster.agent.setup.engine_installation import install_package
 from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 POINT = Path("/gcs")
 """Where programs find all buckets."""
@@ -102,7 +103,7 @@ class GcsMount:
         self._retrier = Retrier(workspace.console)
         self._runner = runner
         self._point = point
-        self._is_emulated = EMULATED in workspace.environ
+        self._is_emulated = EMULATED_VM in workspace.environ
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._ending: subprocess.Popen[str] | None = None

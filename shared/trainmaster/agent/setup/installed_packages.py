@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _EXTRA = re.compile(r"(?:^|\band)\s*\(?\s*extra\s*==\s*(?:'[^']*'|\"[^\"]*\")\s*\)?\s*$")
+"""End of the marker of a requirement that only an extra has: `… and extra == 'gpu'`."""
 
 
 def require_nothing(packages: Iterable[Path]) -> bool:

@@ -25,9 +25,8 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.devices import tool_output
-from trainmaster.agent.setup.engine_installation import EMULATED
 from trainmaster.agent.setup.setup_errors import new_setup_error
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 UNFIT = "UnfitMachine"
 """Type of the error. Its cause is ``setup``, which control planes of all releases know."""
@@ -66,14 +65,16 @@ class Preflight:
     finding: str = ""
     """What the last preflight has found; empty: nothing."""
     leftover: str = ""
-    """What the last job has left on this VM and cannot be removed: it counts even if the preflight
-    is off.
+    """What the previous job of this VM has left, and cannot be removed; empty: nothing.
+
+    It is a fault of the machine even if the preflight is off.
     """
     _threads: list[threading.Thread] = field(default_factory=list)
     """One for each check that was started."""
     _found: list[str] = field(default_factory=list)
-    """Faults that the checks have found so far. A list for each start: a check that was given up
-    writes to an old one.
+    """Faults that the checks have found so far.
+
+    Each start makes a new list: a check that was given up, and ends late, adds to the old one.
     """
     _deadline: float = 0.0
     """When checks are given up, by the monotonic clock."""
@@ -125,7 +126,7 @@ class Preflight:
     def _output(self, command: tuple[str, ...]) -> str:
         """Return what a program prints; empty if it is missing or fails."""
         path = self.workspace.environ.get("PATH", os.defpath)
-        if EMULATED in self.workspace.environ:
+        if EMULATED_VM in self.workspace.environ:
             # The other folders have the programs of the developer's machine.
             path = path.partition(os.pathsep)[0]
         program = shutil.which(command[0], path=path)
@@ -149,7 +150,7 @@ class Preflight:
 
         A slow disk is no evidence: pip writes, too.
         """
-        size_mib = 1 if EMULATED in self.workspace.environ else DISK_MIB
+        size_mib = 1 if EMULATED_VM in self.workspace.environ else DISK_MIB
         try:
             with tempfile.TemporaryFile(dir=self.workspace.work) as file:
                 file.write(bytes(size_mib << 20))

@@ -1,13 +1,13 @@
-"""What a VM's last job has left in the container engines, and its removal.
+"""Remove what the previous job of a VM has left in its container engines.
 
     containers   whatever their restart policy, with their anonymous volumes
-    volumes      the next job's `--volume data:/data` would show it the last job's data
-    networks     the next job's `network create` would find its name in use
+    volumes      else the next job's `--volume data:/data` would have the previous job's data
+    networks     else the next job's `network create` would fail: the name is in use
 
 `main.py` calls `remember_first_objects` for the first job of a VM that several jobs may use, one
 after the other, and `remove_left_objects` when the agent of a later job starts there. What the
-VM's image has of its own stays, and so do container images and the caches of builds. Without a
-record of it, nobody knows whose a volume or a network is: it stays, and the VM is replaced. The
+VM had before its first job stays, and so do container images and the caches of builds. Without a
+record of what it had, a volume or a network may be its own: both stay, and the VM is replaced. The
 engine of a local VM is that of the developer's machine: only containers of this VM are removed
 there.
 """

@@ -32,16 +32,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.program.devices import has_gpu, tool_output
-from trainmaster.agent.program.machine_processes import (
-    EMULATED_VM,
-    machine_processes,
-    unit_processes,
-)
+from trainmaster.agent.program.machine_processes import machine_processes, unit_processes
 from trainmaster.agent.program.process_table import kill_all
 from trainmaster.agent.setup import machine_state
 from trainmaster.agent.setup.first_record import is_list_of_names, read_record, write_record
 from trainmaster.agent.setup.previous_containers import FIRST_OBJECTS
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 FIRST_FILES = "first-files.json"
 """File with what the VM had before its first job: the names in each shared folder, by the folder;
@@ -49,7 +45,12 @@ and other things, such as mounts, by the keys below (`UNITS` to `PYTHON`).
 """
 KEPT = frozenset(("agent.pyz", "startup", "state", "layers", FIRST_FILES, FIRST_OBJECTS))
 """Entries of the agent's folder that are not of one job."""
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 - they are cleaned, not used
+TEMPORARY = (  # cleaned here, and not used
+    "/tmp",  # noqa: S108
+    "/var/tmp",  # noqa: S108
+    "/dev/shm",  # noqa: S108
+    "/dev/mqueue",
+)
 OWN_ROOT = "TRAINMASTER_EMULATED_ROOT"
 """Variable of a local VM whose /tmp and /dev/shm are its own."""
 SCHEDULES = (

@@ -16,6 +16,7 @@ from trainmaster.agent.workspace import Workspace
 _PINNED = re.compile(
     r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*"
 )
+"""A requirement with one version or one prefix: `keras==3.*`. The groups: name, version, `.*`."""
 
 
 class RuntimePackages:

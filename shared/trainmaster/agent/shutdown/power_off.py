@@ -8,8 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from trainmaster.agent.setup.engine_installation import EMULATED
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 COMMANDS = (("systemctl", "poweroff"), ("shutdown", "-h", "now"), ("poweroff",))
 """The first one that exists and succeeds ends the machine, as its owner's stop does: with the
@@ -21,7 +20,7 @@ COMMAND_S = 60.0  # timeout of one command
 def power_off(workspace: Workspace) -> None:
     """Shut this machine down. An emulated VM shares it with others, and costs nothing."""
     environ: Mapping[str, str] = workspace.environ
-    if EMULATED in environ:
+    if EMULATED_VM in environ:
         workspace.log("An emulated VM stays on.")
         return
     for name, *arguments in COMMANDS:

@@ -55,6 +55,7 @@ PREEMPTED = "preempted"  # the source of a preemption
 NOTHING_UPCOMING = ("{}", "{ }", "NONE", '"NONE"')
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))")
+"""The groups: the time without its fraction; sign, hours and minutes of the offset."""
 
 
 class VmShutdownNotice:

@@ -22,9 +22,8 @@ from trainmaster.agent.program.process_table import (
     descendants,
     read_stats,
 )
+from trainmaster.agent.workspace import EMULATED_VM
 
-EMULATED_VM = "TRAINMASTER_EMULATED_VM"
-"""Set in all processes of a VM of the local stack."""
 CGROUP = "sys/fs/cgroup"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -136,7 +136,7 @@ class Argument:
         return int(number) if self.kind is Kind.INTEGER else number
 
 
-def maker(kind: Kind, source: Source) -> Callable[..., Argument]:
+def argument_maker(kind: Kind, source: Source) -> Callable[..., Argument]:
     """Return a function that makes arguments of this kind from a name, a default, a help text and
     further fields.
     """

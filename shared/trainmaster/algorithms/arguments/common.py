@@ -1,5 +1,8 @@
 """Arguments of all algorithms for tabular data, and the checks of their combinations.
 
+The `source` of an argument is the origin of its default: AI Platform Training (the service), or
+Trainmaster.
+
 Sources: the pages of AI Platform Training on its built-in algorithms, and the arguments of jobs
 that ran there.
 """
@@ -17,12 +20,11 @@ from ..arguments.argument import (
     Kind,
     Source,
     Values,
-    maker,
     number_in,
 )
 
 SPLIT_SUM_MAX: Final = 0.4
-"""Largest sum of the shares for validation and test. Source: the same pages."""
+"""Largest sum of the shares for validation and test. Source: the pages of AI Platform Training."""
 
 ROUNDING: Final = 1e-9
 """Tolerance for a sum of two shares, larger than any error of binary rounding."""
@@ -60,10 +62,24 @@ TABULAR: Final = (
         default=False,
         source=Source.SERVICE,
     ),
-    maker(Kind.NUMBER, Source.SERVICE)(
-        "validation_split", 0.2, _OF_VALIDATION, low=0, high=SPLIT_SUM_MAX
+    Argument(
+        "validation_split",
+        Kind.NUMBER,
+        _OF_VALIDATION,
+        default=0.2,
+        source=Source.SERVICE,
+        low=0,
+        high=SPLIT_SUM_MAX,
     ),
-    maker(Kind.NUMBER, Source.OURS)("test_split", 0.2, _OF_TEST, low=0, high=SPLIT_SUM_MAX),
+    Argument(
+        "test_split",
+        Kind.NUMBER,
+        _OF_TEST,
+        default=0.2,
+        source=Source.OURS,
+        low=0,
+        high=SPLIT_SUM_MAX,
+    ),
 )
 """Arguments of all algorithms that can prepare tables (`preprocess`)."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentTable, Kind, Source, maker
+from ..arguments.argument import Argument, ArgumentTable, Kind, Source, argument_maker
 from ..arguments.common import TABULAR, check_splits
 
 OPTIMIZERS: Final = ("adam", "ftrl", "sgd")
@@ -21,8 +21,8 @@ STEPS_DEFAULT: Final = f"-1: {PASSES} passes over the training data, and at leas
 DECAY_MAX: Final = 0.999999
 """Largest decay of Adam's moments: at 1, they would never change."""
 
-_integer: Final = maker(Kind.INTEGER, Source.VERTEX)
-_number: Final = maker(Kind.NUMBER, Source.VERTEX)
+_integer: Final = argument_maker(Kind.INTEGER, Source.VERTEX)
+_number: Final = argument_maker(Kind.NUMBER, Source.VERTEX)
 _TYPES: Final = ("classification", "regression")
 MODEL_TYPE: Final = Argument(
     "model_type",

@@ -20,15 +20,15 @@ from ..arguments.argument import (
     Kind,
     Source,
     Values,
-    maker,
+    argument_maker,
 )
 from ..arguments.common import TABULAR, check_splits
 from ..arguments.keras import TRAINING
 
 CLASSIFICATION_LOSSES: Final = ("cross_entropy", "weighted_cross_entropy", "focal_loss")
 REGRESSION_LOSSES: Final = ("rmse", "mae", "mse")
-_number: Final = maker(Kind.NUMBER, Source.VERTEX)
-_integer: Final = maker(Kind.INTEGER, Source.VERTEX)
+_number: Final = argument_maker(Kind.NUMBER, Source.VERTEX)
+_integer: Final = argument_maker(Kind.INTEGER, Source.VERTEX)
 _LOSSES: Final = ("default", *CLASSIFICATION_LOSSES, *REGRESSION_LOSSES)
 _MODEL: Final = (
     Argument(
@@ -80,7 +80,7 @@ _MODEL: Final = (
         low=0,
         is_open=True,
     ),
-    maker(Kind.TEXT, Source.VERTEX)(
+    argument_maker(Kind.TEXT, Source.VERTEX)(
         "loss_function_type", "default", "Loss; default is cross_entropy or mse.", choices=_LOSSES
     ),
     _number("alpha_focal_loss", 0.25, "Weight of focal_loss.", low=0, high=1),

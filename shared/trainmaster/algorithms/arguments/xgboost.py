@@ -17,7 +17,7 @@ from ..arguments.argument import (
     Kind,
     Source,
     Values,
-    maker,
+    argument_maker,
 )
 from ..arguments.common import DATA, JOB_DIR, TABULAR, check_splits
 
@@ -42,9 +42,9 @@ _REGRESSION: Final = (
 _RENAMED: Final = "XGBoost has renamed it."
 _DEVICE: Final = "XGBoost selects the device of the VM."
 _HISTOGRAMS: Final = "XGBoost builds histograms with max_bin bins instead of sketches."
-_number: Final = maker(Kind.NUMBER, Source.SERVICE)
-_integer: Final = maker(Kind.INTEGER, Source.SERVICE)
-_text: Final = maker(Kind.TEXT, Source.SERVICE)
+_number: Final = argument_maker(Kind.NUMBER, Source.SERVICE)
+_integer: Final = argument_maker(Kind.INTEGER, Source.SERVICE)
+_text: Final = argument_maker(Kind.TEXT, Source.SERVICE)
 _SELECTORS: Final = ("cyclic", "shuffle", "random", "greedy", "thrifty")
 
 PARAMETERS: Final = (
@@ -145,7 +145,7 @@ PARAMETERS: Final = (
     _text("feature_selector", "cyclic", "For gblinear: order of the columns.", choices=_SELECTORS),
     _integer("top_k", 0, "For gblinear: number of columns; 0: all.", low=0),
 )
-_own: Final = maker(Kind.NUMBER, Source.OURS)
+_own: Final = argument_maker(Kind.NUMBER, Source.OURS)
 _CHECKPOINT_SECS: Final = _own(
     "checkpoint_secs",
     60.0,

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import yaml
-
 from trainmaster.console.pages.cost_section import CostSection, read_cost_section
 from trainmaster.console.pages.job_rows import job_kind, machine_words
 from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
@@ -39,6 +37,7 @@ from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause
 from trainmaster.core.transitions.change import Effect
 from trainmaster.jobspec.fields.job_id import is_stored_id
+from trainmaster.jobspec.reading.yaml_document import as_yaml
 from trainmaster.ports.machine_sets import machine_set_of
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
@@ -83,18 +82,20 @@ class DecisionRow:
     passed_over: tuple[tuple[Rule, str], ...]
     """Rules that did not apply, each with its condition."""
     keeps_machines: bool
-    """Whether the job has ended and its machines wait for a next job: effects of its decisions are
-    confirmed when the machines are released.
+    """Whether the job has ended and its machines wait for a next job. Until they are released, the
+    effects of its decisions are not confirmed.
     """
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether its effects should be confirmed by now, and are not."""
+        """Whether the effects of the decision are not confirmed, although no kept machines delay
+        that.
+        """
         return self.entry.is_pending and not self.keeps_machines
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What the decision requested, besides a notification of the user."""
+        """The effects that the decision requested, except notifications of the job's state."""
         return tuple(effect for effect in self.entry.effects if effect is not Effect.NOTIFY)
 
 
@@ -197,9 +198,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         # At first as many rows as the timeline has lanes.
         replicas=replica_rows(state, REPLICAS_MAX if view.with_whole_table else LANES_MAX),
         cost=read_cost_section(history, entries, now, console.cost_sources),
-        spec=yaml.safe_dump(
-            json.loads(job.spec_json), sort_keys=False, allow_unicode=True, width=110
-        ),
+        spec=as_yaml(json.loads(job.spec_json)),
         view=view,
     )
 

@@ -8,10 +8,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
-
-import yaml
 
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.core.intake.document_fields import with_versions
@@ -20,9 +18,9 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from
 from trainmaster.jobspec.job_document import read_document, with_job_id
 from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.yaml_document import as_yaml
+from trainmaster.messaging import topics
 
-STORED_MAX: Final = timedelta(seconds=60)
-"""Time that the function submit may take until the job is stored or refused."""
 _TIME_SUFFIX: Final = re.compile(r"_\d{8}_?\d{6}$")
 
 
@@ -65,9 +63,7 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
     document = with_job_id(with_versions(json.loads(job.spec_json), job.plan.versions), job_id=None)
     suffix = console.now.strftime("%Y%m%d_%H%M%S")
     job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
-    return SubmissionForm(
-        job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
-    )
+    return SubmissionForm(job, job_id, as_yaml(document))
 
 
 def check_submission(console: Console, form: SubmissionForm, source: str) -> Mapping[str, Any]:
@@ -103,5 +99,5 @@ def read_status(
     problems = next(
         (rejection.problems for rejection in console.store.rejections(limit=1, source=source)), ()
     )
-    is_late = console.clock() - published_at > STORED_MAX
+    is_late = console.clock() - published_at > topics.SUBMISSION_MAX
     return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)

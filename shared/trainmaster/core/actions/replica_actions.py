@@ -40,9 +40,11 @@ class MarkReady:
     round: int | None = None
     """For a member: the round that it is ready for."""
     has_ended: bool = False
-    """As `Replica.has_ended`."""
+    """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False
-    """As `Replica.left_peers`."""
+    """For a member: whether its ranks had exited 0 before the round ended, while their launcher
+    waited for those of other members.
+    """
     measurement: Measurement | None = None
     """In a trial, the last measurement of the program that ended on this VM."""
     kind: Literal["mark_ready"] = "mark_ready"
@@ -61,9 +63,11 @@ class MarkHostReady:
     round: int | None = None
     """For a member: the round that it is ready for."""
     has_ended: bool = False
-    """As `Replica.has_ended`."""
+    """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False
-    """As `Replica.left_peers`."""
+    """For a member: whether its ranks had exited 0 before the round ended, while their launcher
+    waited for those of other members.
+    """
     kind: Literal["mark_host_ready"] = "mark_host_ready"
 
 

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Final
 
-VARIABLE: Final = "TRAINMASTER_INSTALLATION"
+INSTALLATION_VARIABLE: Final = "TRAINMASTER_INSTALLATION"
 LOG_ID: Final = "trainmaster"
 """Name of the log of all jobs in Cloud Logging, for `name_in_installation`."""
 
@@ -37,6 +37,6 @@ def name_in_installation(name: str, chosen: str | None = None) -> str:
     `name`: its name in an installation without a name. `chosen`: the installation; None: this
     process's.
     """
-    chosen = os.environ.get(VARIABLE, "") if chosen is None else chosen
+    chosen = os.environ.get(INSTALLATION_VARIABLE, "") if chosen is None else chosen
     _, hyphen, rest = name.partition("-")
     return f"tm{chosen}{hyphen}{rest}" if chosen else name

@@ -10,8 +10,10 @@ from typing import Final
 
 LABELS_MAX: Final = 64
 """Labels of one resource."""
-LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
+LABEL_CHARS_MAX: Final = 63
+"""Characters of a key, and of a value."""
+LABEL_KEY: Final = re.compile(rf"[a-z][a-z0-9_-]{{0,{LABEL_CHARS_MAX - 1}}}")
+LABEL_VALUE: Final = re.compile(rf"[a-z0-9_-]{{0,{LABEL_CHARS_MAX}}}")
 OWN_LABEL_PREFIX: Final = "trainmaster-"
 """Labels that Trainmaster sets itself: they identify the job of a VM, so no job may set them."""
 

@@ -52,6 +52,6 @@ def read_money(text: str) -> Money:
     return Money(Decimal(match[1]), match[2])
 
 
-def at_most(amount: Decimal) -> Decimal:
+def rounded_up(amount: Decimal) -> Decimal:
     """Return the amount as it is stored, rounded up: a cost is never shown as less than it is."""
     return amount.quantize(MICRO, ROUND_CEILING)

@@ -1,9 +1,10 @@
-"""What follows the exit of a replica's program (rules 2 to 10): `ROWS` has the rules in the order
-of judging; the first one that applies decides.
+"""Decide what follows the exit of a replica's program (rules 2 to 10).
 
-They judge two kinds of exits, which `Case.is_verdict` tells apart: an exit of a replica that is
-judged alone; and the one exit that decides about a round, in which the members of a synchronous job
-start, fail and restart together (`verdict`). Then "restart" means the next round.
+`ROWS` lists the rules. They are tried in this order, and the first one that applies decides.
+
+There are two kinds of exits, which `Case.is_verdict` tells apart: that of a replica which is judged
+alone; and the one exit that decides about a round, in which the members of a synchronous job start,
+fail and restart together (`verdict`). Then "restart" means the next round.
 
 Each row is a function from the case to a decision, or to None if the row does not apply.
 `Row.condition` says in words when it applies; `trainmaster why` prints the conditions of the rows

@@ -64,8 +64,9 @@ def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
     """End the trial.
 
     The measurements that its exit reported complete its curve: a short trial may end before any
-    were read. The reports of two failed trials may arrive in either order, so the error of the
-    tuning job is that of the trial which ended last, and not of the last report.
+    were read. The trial then has the last one alone, because its curve has the others. The reports
+    of two failed trials may arrive in either order, so the error of the tuning job is that of the
+    trial which ended last, and not of the last report.
     """
     final = action.measurement
     curve = final.curve if final else ()

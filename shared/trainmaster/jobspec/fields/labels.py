@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
-from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, LABELS_MAX, OWN_LABEL_PREFIX
+from trainmaster.core.model.label_rules import (
+    LABEL_CHARS_MAX,
+    LABEL_KEY,
+    LABEL_VALUE,
+    LABELS_MAX,
+    OWN_LABEL_PREFIX,
+)
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.read_model import read_model
-
-_VALUE_CHARS_MAX: Final = 63
 
 
 def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
@@ -35,15 +38,15 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
             )
         elif not LABEL_KEY.fullmatch(key):
             rule = (
-                "a label key starts with a lower-case letter and has at most 63 of a-z, 0-9, _"
-                " and -"
+                f"a label key starts with a lower-case letter and has at most {LABEL_CHARS_MAX} of"
+                " a-z, 0-9, _ and -"
             )
             problems.add_text(path, f"is not a label key: {rule}", advice="team: vision")
         elif not LABEL_VALUE.fullmatch(value):
-            example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:_VALUE_CHARS_MAX]
+            example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:LABEL_CHARS_MAX]
             problems.add(
                 path,
-                f"must have at most {_VALUE_CHARS_MAX} of a-z, 0-9, _ and -, not {quoted(value)}",
+                f"must have at most {LABEL_CHARS_MAX} of a-z, 0-9, _ and -, not {quoted(value)}",
                 example=example,
             )
 

@@ -30,10 +30,12 @@ _HEAD: Final = re.compile(
     r"""(?:`|\$\()\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*"""
     r"""head\s+-n?\s*1\s*(?:`|\))"""
 )
+"""The address of the first node: `$(echo "$SKYPILOT_NODE_IPS" | head -n1)`."""
 _COUNT: Final = re.compile(
     r"""(?:`|\$\()\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*"""
     r"""wc -l\s*(?:`|\))"""
 )
+"""The number of nodes: `$(echo "$SKYPILOT_NODE_IPS" | wc -l)`."""
 _FOREIGN_VARIABLE: Final = re.compile(r"(?:SKYPILOT|DSTACK)_\w+")
 _CONTINUATION: Final = re.compile(r"(?:(?<!\s)\s+)?\\\n\s*")
 """The end of a line that goes on, with the space around it, from its first character on: a search

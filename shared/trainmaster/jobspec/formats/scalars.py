@@ -112,7 +112,9 @@ def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
 
 
 def one_name_of(names: Iterable[str]) -> BeforeValidator:
-    """As `one_of`, for names that are the keys of a table."""
+    """Return a validator that finds one of the names, which are the keys of a table, in any case,
+    with - or _.
+    """
     known = dict.fromkeys(names)
     return BeforeValidator(lambda value: _match_name(value, known))
 

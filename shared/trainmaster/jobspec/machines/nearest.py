@@ -49,6 +49,7 @@ _GPU: Final = re.compile(
     r"(?P<gpu>[a-z][a-z0-9 _-]*?)"
     r"(?: ?[:x*=] ?(?P<after>\d{1,2}))?"
 )
+"""A GPU with its number, as users write it: `8x A100`, `A100:8`, `T4`."""
 
 
 class _Distance(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trainmaster.core.model.label_rules import is_legal_job_label
+from trainmaster.core.model.label_rules import LABEL_CHARS_MAX, is_legal_job_label
 from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.manifests.environment import Names
 from trainmaster.jobspec.manifests.findings import Findings
@@ -153,7 +153,10 @@ def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
         if is_legal_job_label(key, value):
             kept[key] = value
         else:
-            reason = "Labels of jobs have at most 63 of a-z, 0-9, _ and - in key and value."
+            reason = (
+                f"Labels of jobs have at most {LABEL_CHARS_MAX} of a-z, 0-9, _ and - in key and"
+                " value."
+            )
             findings.drop(f"metadata.labels[{key}]", value or '""', reason)
     return kept
 

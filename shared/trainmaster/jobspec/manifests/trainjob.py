@@ -2,6 +2,9 @@
 
 The runtime is in the same file, or is a known one that the job names.
 
+Each `Level` lists the fields of one mapping: those that are converted; those that have no effect
+here (`dropped`); and those that no job can have (`refused`).
+
 Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go and manifests/base/runtimes.
 """
 
@@ -218,4 +221,5 @@ def _variables(
     if nproc is None:
         nproc = torch.num_proc_per_node
     variables = torch_variables(nodes, nproc, "spec.trainer.numProcPerNode", findings)
+    # The others are set by the operator of PyTorchJobs, and not by the Trainer.
     return {name: value for name, value in variables.items() if name.startswith("PET_")}

@@ -1,4 +1,4 @@
-"""Parse YAML of bounded size and depth, without tags and duplicate names.
+"""Parse YAML of bounded size and depth, without tags and duplicate names; and write a job file.
 
 Aliases and merge keys (`<<`) are replaced by what they name, as kubectl and gcloud do. The limits
 hold for the document without them.
@@ -10,7 +10,9 @@ octal.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,9 +28,18 @@ from trainmaster.jobspec.reading.json_limits import (
     too_deep,
 )
 
+LINE_CHARS_MAX: Final = 110
+"""Characters of a line of a job file that `as_yaml` writes, unless it has a longer word."""
 _NODES_AND_HEIGHT_OF_SCALAR: Final = (1, 0)
 """A scalar is one node, and holds no other."""
 _TAGS: Final = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq")))
+
+
+def as_yaml(document: Mapping[str, object]) -> str:
+    """Return the text of a job file, with its fields in their order."""
+    # A job file has no anchors, which the dumper would write for values that occur twice.
+    copy = json.loads(json.dumps(document))
+    return yaml.safe_dump(copy, sort_keys=False, allow_unicode=True, width=LINE_CHARS_MAX)
 
 
 def parse_yaml(text: str, name: str) -> object:

@@ -15,10 +15,9 @@ import pytest
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.setup.engine_installation import EMULATED
 from trainmaster.agent.shutdown.paid_time import UP_MIN_S, PaidTime
 from trainmaster.agent.shutdown.power_off import power_off
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 START_S = 1_800_000_000.0
 
@@ -137,5 +136,5 @@ def test_power_off_takes_the_first_command_that_works(
     console = Console(os.open(os.devnull, os.O_WRONLY))
     power_off(Workspace(tmp_path, {"PATH": str(tmp_path)}, console))
     assert [line.strip() for line in calls.read_text().splitlines()] == called
-    power_off(Workspace(tmp_path, {"PATH": str(tmp_path), EMULATED: "vm"}, console))
+    power_off(Workspace(tmp_path, {"PATH": str(tmp_path), EMULATED_VM: "vm"}, console))
     assert len(calls.read_text().splitlines()) == len(called), "an emulated VM stays on"

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.program.machine_processes import (
-    EMULATED_VM,
-)
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 
 @pytest.fixture

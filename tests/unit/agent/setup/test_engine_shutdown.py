@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.setup.engine_installation import EMULATED
 from trainmaster.agent.setup.engine_shutdown import FILE, TEXT, UNITS, stop_engine_last
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def test_shutdown_script_is_stopped_before_the_engine(tmp_path: Path, calls: Pat
 
 
 def test_local_vm_leaves_its_machines_services_alone(tmp_path: Path, calls: Path) -> None:
-    stop_engine_last(workspace(tmp_path, **{EMULATED: "1"}), tmp_path)
+    stop_engine_last(workspace(tmp_path, **{EMULATED_VM: "1"}), tmp_path)
     assert not (tmp_path / FILE).exists()
     assert not calls.exists()
 

@@ -16,15 +16,12 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.program import machine_processes
-from trainmaster.agent.program.machine_processes import (
-    EMULATED_VM,
-)
 from trainmaster.agent.setup import machine_state, previous_tenure
 from trainmaster.agent.setup.previous_tenure import (
     clean,
     remember_first_files,
 )
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 
 def clean_vm(vm: Workspace) -> str:

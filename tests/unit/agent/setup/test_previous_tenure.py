@@ -16,9 +16,6 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.program import machine_processes
-from trainmaster.agent.program.machine_processes import (
-    EMULATED_VM,
-)
 from trainmaster.agent.setup import machine_state, previous_tenure
 from trainmaster.agent.setup.previous_tenure import (
     OWN_ROOT,
@@ -27,7 +24,7 @@ from trainmaster.agent.setup.previous_tenure import (
     remember_first_files,
     temporary_folders,
 )
-from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import EMULATED_VM, Workspace
 
 
 def no_containers() -> int:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.jobs import CHIEF
-from trainmaster.core.model.installation import VARIABLE, checked, name_in_installation
+from trainmaster.core.model.installation import INSTALLATION_VARIABLE, checked, name_in_installation
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import VM_NAME, job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.settings import Settings
@@ -27,9 +27,9 @@ def test_installation_without_a_name_has_names_without_one(
 ) -> None:
     for value in (None, ""):
         if value is None:
-            monkeypatch.delenv(VARIABLE, raising=False)
+            monkeypatch.delenv(INSTALLATION_VARIABLE, raising=False)
         else:
-            monkeypatch.setenv(VARIABLE, value)
+            monkeypatch.setenv(INSTALLATION_VARIABLE, value)
         for name in ("trainmaster-upload", "trainmaster", "tm-", "(default)", "-nightly"):
             assert name_in_installation(name) == name
         assert vm_name("digits_1", CHIEF).startswith("tm-digits-1-")
@@ -63,10 +63,10 @@ def test_vms_have_legal_names_that_no_other_installation_takes_for_its_own(
     replica_id = ReplicaId(TaskType.EVALUATOR, 99_999)
     vms = {}
     for installation in NAMES:
-        monkeypatch.setenv(VARIABLE, checked(installation))
+        monkeypatch.setenv(INSTALLATION_VARIABLE, checked(installation))
         vms[installation] = vm_name("D" * 128, replica_id)
     assert len(set(vms.values())) == len(NAMES)
-    monkeypatch.setenv(VARIABLE, name)
+    monkeypatch.setenv(INSTALLATION_VARIABLE, name)
     for installation, vm in vms.items():
         assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", vm), vm
         assert VM_NAME.fullmatch(vm)

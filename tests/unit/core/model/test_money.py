@@ -11,7 +11,7 @@ import pytest
 from tests.support.jobs import a_job, a_plan, change_plan
 from trainmaster.core.model.cap import Cap, Rate
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.money import Money, at_most, read_money
+from trainmaster.core.model.money import Money, read_money, rounded_up
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.timeouts import COST_RESERVE_S
 from trainmaster.gcp.firestore import documents
@@ -47,8 +47,8 @@ def test_shares_are_together_never_more_than_the_whole() -> None:
 
 
 def test_cost_is_rounded_up() -> None:
-    assert at_most(Decimal("0.0000001")) == Decimal("0.000001")
-    assert at_most(Decimal("0.5")) == Decimal("0.5")
+    assert rounded_up(Decimal("0.0000001")) == Decimal("0.000001")
+    assert rounded_up(Decimal("0.5")) == Decimal("0.5")
 
 
 def test_cap_is_reached_at_exactly_its_amount() -> None:
