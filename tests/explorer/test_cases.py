@@ -1,5 +1,9 @@
 """Cases in which decisions and facts once disagreed: who pays, and what `why` says, after one
 chosen fault.
+
+Who pays: a failure is charged to the replica whose program failed (`charges`), and the loss of a
+machine to nobody. A reaction is how the programs of the peers end when one of them is gone
+(`REACTIONS` in programs.py).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.explorer.causes import DONE, OWN
+from tests.explorer.cloud import FIRST_ID
 from tests.explorer.processes import Facts
 from tests.explorer.programs import BUG, Program
 from tests.explorer.scripted import FAILURE, Scripted
@@ -196,11 +201,11 @@ def test_backlog_makes_no_innocent_exit_final(options: dict[str, object], outage
 
 @pytest.mark.parametrize("minutes", [19, 21, 41, 50])
 def test_long_set_up_with_heartbeats_keeps_its_machine(minutes: int) -> None:
-    span_s = (60.0 * minutes, 60.0 * minutes)
-    case = Scripted(1, slow_setup=1.0, slow_setup_s=span_s)
-    case.wait(60.0 * minutes + 120)
+    shortest_s = longest_s = 60.0 * minutes
+    case = Scripted(1, slow_setup=1.0, slow_setup_s=(shortest_s, longest_s))
+    case.wait(longest_s + 120)
     assert case.is_running, case.story
-    assert case.cloud.count == 1001, "another VM was created"
+    assert case.cloud.count == FIRST_ID + 1, "another VM was created"
 
 
 @pytest.mark.parametrize("ahead_s", [5, 60, 600, 3600])

@@ -38,7 +38,7 @@ def fail_beside_a_loss(case: Scripted) -> None:
     case.explored.programs.exit(case.program("worker-0"), dict(FAILURE), OWN)
 
 
-def test_ps_losses() -> None:
+def test_job_that_loses_its_parameter_server_every_hour_stays_in_its_first_attempt() -> None:
     case = Scripted(2, kind="ps")
     for _ in range(30):
         case.wait(HOUR_S)

@@ -1,5 +1,6 @@
 """Jobs with alternatives in seeded weather, with random losses of VMs: invariants over what the
-cloud has seen.
+cloud has seen. A candidate is a zone with the machines and the pricing of one alternative; a pass
+requests the candidates one after another until one has capacity.
 
 (a) a replica has no two VMs that were requested for its current generation
 (b) the VMs of a gang that is ready are in one zone, of one machine per role

@@ -1,5 +1,7 @@
-"""The real flows request the candidates in the order in which the arena's searches do, in the same
-weather.
+"""The real flows request zones and machines in the order in which the arena's searches do.
+
+The arena (bench/arena.py) compares ways to search for capacity in weather: capacity that changes
+with a seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A chief and a worker, or a chief alone, under every possible order of events, up to a bound."""
+"""A chief and a worker, or a chief alone, under every possible order of events.
+
+An allowance bounds the search: how often each kind of fault may happen.
+"""
 
 from __future__ import annotations
 
@@ -89,9 +92,15 @@ def test_invariants_hold_in_every_reachable_state(allowance: Allowance) -> None:
     [
         (Allowance(duplicates=0, crashes=1, failures=1, losses=0, sweeps=0), 400),
         (Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), 300),
-        pytest.param(Allowance(0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=HEAVY),
-        pytest.param(Allowance(0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=HEAVY),
-        pytest.param(Allowance(1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=HEAVY),
+        pytest.param(
+            Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=HEAVY
+        ),
+        pytest.param(
+            Allowance(duplicates=0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=HEAVY
+        ),
+        pytest.param(
+            Allowance(duplicates=1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=HEAVY
+        ),
     ],
 )
 def test_invariants_hold_if_a_chief_fails_loses_its_vm_or_a_function_crashes(

@@ -1,4 +1,4 @@
-"""I7: guarantees for events of agents that arrive in any order, and any number of times.
+"""Guarantees for events of agents that arrive in any order, and any number of times.
 
 1. A repeated event changes nothing: the state stays equal, including counters and versions.
 2. Events of different replicas that do not depend on each other (ready, completed, lost) may arrive
@@ -28,19 +28,21 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
 
 AgentEvent = tuple[str, Any, dict[str, object]]
 """Kind of event, replica, details."""
 
-READY: tuple[AgentEvent, ...] = tuple(
-    ("vm-ready", replica_id, {}) for replica_id in (CHIEF, WORKER_0, WORKER_1)
-)
+REPLICAS = (CHIEF, WORKER_0, WORKER_1)
+READY: dict[ReplicaId, AgentEvent] = {
+    replica_id: ("vm-ready", replica_id, {}) for replica_id in REPLICAS
+}
 COMPLETED_0: AgentEvent = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 0})
 FAILED_0: AgentEvent = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 1})
-LOST: tuple[AgentEvent, ...] = tuple(
-    ("maintenance", replica_id, {"cause": "preemption"})
-    for replica_id in (CHIEF, WORKER_0, WORKER_1)
-)
+LOST: dict[ReplicaId, AgentEvent] = {
+    replica_id: ("maintenance", replica_id, {"cause": "preemption"}) for replica_id in REPLICAS
+}
+ALL_READY, ALL_LOST = tuple(READY.values()), tuple(LOST.values())
 
 
 def world_after(events: Sequence[AgentEvent], *, is_running: bool) -> World:
@@ -54,9 +56,7 @@ def world_after(events: Sequence[AgentEvent], *, is_running: bool) -> World:
     else:
         world.submit()
         world.deliver()
-    subjects = {
-        replica_id: world.message_fields(replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)
-    }
+    subjects = {replica_id: world.message_fields(replica_id) for replica_id in REPLICAS}
     for kind, replica_id, details in events:
         world.send(kind, replica_id, **{**subjects[replica_id], **details})
     world.check()
@@ -102,7 +102,7 @@ def are_equal(worlds: Sequence[World], by: Callable[[World], object]) -> bool:
 
 
 def test_ready_events_in_any_order_start_the_job() -> None:
-    worlds = worlds_after_every_order(READY, is_running=False)
+    worlds = worlds_after_every_order(ALL_READY, is_running=False)
     for world in worlds:
         world.deliver()
     assert are_equal(worlds, outcome)
@@ -110,29 +110,31 @@ def test_ready_events_in_any_order_start_the_job() -> None:
 
 
 def test_vm_losses_in_any_order_give_the_same_state() -> None:
-    worlds = worlds_after_every_order(LOST, is_running=True)
+    worlds = worlds_after_every_order(ALL_LOST, is_running=True)
     assert are_equal(worlds, outcome)
     assert {replica.replaced for replica in worlds[0].replicas} == {1}
 
 
 def test_loss_and_completion_of_two_replicas_in_any_order_charge_the_lost_one_only() -> None:
-    worlds = worlds_after_every_order((LOST[2], COMPLETED_0), is_running=True)
+    worlds = worlds_after_every_order((LOST[WORKER_1], COMPLETED_0), is_running=True)
     assert are_equal(worlds, charged)
     assert [replica.replaced for replica in worlds[0].replicas] == [0, 0, 1]
 
 
 def test_loss_before_or_after_peers_are_ready_charges_the_lost_one_only() -> None:
-    worlds = worlds_after_every_order((READY[1], READY[2], LOST[0]), is_running=False)
+    worlds = worlds_after_every_order(
+        (READY[WORKER_0], READY[WORKER_1], LOST[CHIEF]), is_running=False
+    )
     assert are_equal(worlds, charged)
     assert [replica.replaced for replica in worlds[0].replicas] == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
-    "events", [READY, LOST, (FAILED_0, LOST[2]), (COMPLETED_0, LOST[0])], ids=len
+    "events", [ALL_READY, ALL_LOST, (FAILED_0, LOST[WORKER_1]), (COMPLETED_0, LOST[CHIEF])], ids=len
 )
 def test_repeated_event_changes_nothing(events: tuple[AgentEvent, ...]) -> None:
     """Each event is repeated at every position after its first occurrence."""
-    is_running = events is not READY
+    is_running = events is not ALL_READY
     once = world_after(events, is_running=is_running)
     for repeated, position in itertools.product(range(len(events)), range(len(events) + 1)):
         if position <= repeated:
@@ -148,6 +150,6 @@ def test_repeated_event_changes_nothing(events: tuple[AgentEvent, ...]) -> None:
 
 
 def test_events_of_the_replaced_vm_change_nothing_in_any_order() -> None:
-    loss_only = world_after((LOST[1],), is_running=True)
-    for order in itertools.permutations((READY[1], COMPLETED_0, FAILED_0, LOST[1])):
-        assert outcome(world_after((LOST[1], *order), is_running=True)) == outcome(loss_only)
+    loss_only = world_after((LOST[WORKER_0],), is_running=True)
+    for order in itertools.permutations((READY[WORKER_0], COMPLETED_0, FAILED_0, LOST[WORKER_0])):
+        assert outcome(world_after((LOST[WORKER_0], *order), is_running=True)) == outcome(loss_only)

@@ -38,7 +38,10 @@ Requests of functions to each other are made by the sweep.
 
 
 class Installation(History):
-    """The invariants are about histories in which nothing that was stored is lost."""
+    """A history of two jobs whose database can be restored.
+
+    The invariants of other histories are off: there, nothing that was stored is lost.
+    """
 
     def __init__(self, variant: int = 0) -> None:
         program = training_job(1, variant, FIRST)

@@ -1,7 +1,7 @@
-"""The corpus of errors that `tests/unit/program_errors/corpus.tsv` holds.
+"""The corpus of errors that programs raised, which `tests/unit/program_errors/corpus.tsv` holds.
 
-Its errors are split by a hash of their messages: the even half was looked at while the table was
-made, the odd half was only counted.
+Its errors are split by a hash of their messages: the even half was looked at while the rules of
+`trainmaster.program_errors` were written, the odd half was only counted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LabelledError:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the error was kept out of the making of the table."""
+        """Whether the error was not looked at while the rules were written."""
         return int(sha256(self.message.encode()).hexdigest(), 16) % 2 == 1
 
     @property

@@ -101,14 +101,19 @@ def test_objects_of_one_checkpoint_are_recognized_by_their_names(
         CreatedObject(name, world.now + timedelta(seconds=number), 1)
         for number, name in enumerate(names)
     ]
-    assert measure(world.job, (), (), created, world.now).checkpoints == count
+    assert (
+        measure(world.job, spans=(), losses=(), checkpoints=created, now=world.now).checkpoints
+        == count
+    )
 
 
 def test_checkpoints_of_an_earlier_job_in_the_same_directory_do_not_count() -> None:
     world = World()
     start(world)
     created = [CreatedObject("x/ckpt-1", world.job.created_at - timedelta(seconds=1), 1)]
-    assert measure(world.job, (), (), created, world.now).checkpoints == 0
+    assert (
+        measure(world.job, spans=(), losses=(), checkpoints=created, now=world.now).checkpoints == 0
+    )
 
 
 def test_young_interval_is_the_known_formula() -> None:
@@ -147,7 +152,7 @@ def test_interval_is_uncertain_with_few_interruptions_and_certain_with_many() ->
 
 
 def test_checkpoint_advice_names_interval_its_limits_and_the_gain() -> None:
-    advice = checkpoint_advice(RATES, LISTING, None)
+    advice = checkpoint_advice(RATES, LISTING, save_s=None)
     assert "save every 19.8 min" in advice.text
     assert "instead of every 1.0 h" in advice.text
     assert "4 interruptions were seen" in advice.text
@@ -157,14 +162,14 @@ def test_checkpoint_advice_names_interval_its_limits_and_the_gain() -> None:
 def test_save_time_of_the_user_counts_more_than_the_measured_one() -> None:
     assert (
         "save every 59.6 min"
-        in checkpoint_advice(replace(RATES, checkpoint_s=60.0), LISTING, 190.0).text
+        in checkpoint_advice(replace(RATES, checkpoint_s=60.0), LISTING, save_s=190.0).text
     )
 
 
 def test_good_interval_is_kept() -> None:
-    assert checkpoint_advice(replace(RATES, checkpoint_s=1200.0), LISTING, None).text.startswith(
-        "keep saving"
-    )
+    assert checkpoint_advice(
+        replace(RATES, checkpoint_s=1200.0), LISTING, save_s=None
+    ).text.startswith("keep saving")
 
 
 @pytest.mark.parametrize(
@@ -178,14 +183,14 @@ def test_good_interval_is_kept() -> None:
 def test_without_enough_data_there_is_no_advice_about_checkpoints(
     rates: MeasuredRates, missing: str
 ) -> None:
-    advice = checkpoint_advice(rates, LISTING, None)
+    advice = checkpoint_advice(rates, LISTING, save_s=None)
     assert advice.text == ""
     assert missing in advice.missing
 
 
 @pytest.mark.parametrize("listing", [Unknown("the job has no jobDir"), None])
 def test_without_checkpoints_the_present_interval_is_unknown(listing: Unknown | None) -> None:
-    advice = checkpoint_advice(replace(RATES, checkpoint_s=None), listing, None)
+    advice = checkpoint_advice(replace(RATES, checkpoint_s=None), listing, save_s=None)
     assert "How often the job saves now is not known" in advice.text
 
 

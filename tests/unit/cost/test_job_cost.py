@@ -19,7 +19,7 @@ from tests.support.cost_jobs import (
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
-from trainmaster.console.cost_bar import ORDER, draw_cost
+from trainmaster.console.cost_bar import LABEL_WIDTH, ORDER, WIDTH, draw_cost
 from trainmaster.core.model.purchase import OnDemand, Spot
 from trainmaster.core.reporting.phases import PAID, Phase
 from trainmaster.cost.checkpoint_times import OBJECTS_MAX, CheckpointTimes
@@ -126,10 +126,11 @@ def test_preemption_forty_seconds_after_a_checkpoint_costs_forty_seconds_of_each
     world.wait(39)
     preempt(world)
     report = report_of(world, objects)
-    assert report.goodput.lost.at_most_s == report.goodput.lost.at_least_s == 3 * 40
+    lost_s = 40 * len(world.replicas)
+    assert report.goodput.lost.at_most_s == report.goodput.lost.at_least_s == lost_s
     assert isinstance(report.cost, JobCost)
     assert report.cost.lost_at_most == pytest.approx(
-        Decimal(120) / 3600 * n1_price(is_spot=False, world=world)
+        Decimal(lost_s) / 3600 * n1_price(is_spot=False, world=world)
     )
     assert (
         "0.03 machine-hours by 3 losses (estimate); from the times of objects in gs://bucket/digits"
@@ -167,22 +168,22 @@ def test_report_of_a_job_lists_its_directory_once_and_only_after_a_loss() -> Non
 
 
 def test_directory_of_a_live_job_is_listed_again_after_a_minute_that_of_an_ended_never() -> None:
-    objects, now = CountingObjects(MemoryObjects()), [0.0]
-    times = CheckpointTimes(lambda: objects, timer=lambda: now[0])
+    objects, now_s = CountingObjects(MemoryObjects()), 0.0
+    times = CheckpointTimes(lambda: objects, timer=lambda: now_s)
     world = World()
     start(world)
     times.listing(world.job, world.now)
-    now[0] = 59
+    now_s = 59
     times.listing(world.job, world.now)
     assert objects.calls == 1
-    now[0] = 61
+    now_s = 61
     times.listing(world.job, world.now)
     assert objects.calls == 2
     finish(world)
     world.wait(3600)
-    now[0] = 1000
+    now_s = 1000
     times.listing(world.job, world.now)
-    now[0] = 100_000
+    now_s = 100_000
     times.listing(world.job, world.now)
     assert objects.calls == 3
 
@@ -242,7 +243,9 @@ def test_bar_has_the_length_of_the_paid_time() -> None:
     assert drawn is not None
     assert set(ORDER) == PAID
     (bar,) = drawn.bars
-    assert sum(segment.width for segment in bar.segments) == pytest.approx(1000 - 110 - 8, abs=0.5)
+    right_margin = 8.0
+    drawn_width = sum(segment.width for segment in bar.segments)
+    assert drawn_width == pytest.approx(WIDTH - LABEL_WIDTH - right_margin, abs=0.5)
     assert {segment.kind for segment in bar.segments} >= {"running", "setting up"}
     assert {"lost work", "perhaps lost"} & {segment.kind for segment in bar.segments}
     assert all(segment.x + segment.width <= drawn.width for segment in bar.segments)

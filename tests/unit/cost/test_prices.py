@@ -47,7 +47,14 @@ def price_of(
     return machine_price(plan_of(group, **changes), group, price_list(), at=price or OnDemand())
 
 
-DISK = 100 * Decimal("0.17") / 730
+# Prices of the emulated catalogue, in USD per hour unless the name says a month.
+N1_CORE, N1_CORE_SPOT = Decimal("0.031611"), Decimal("0.006655")
+N1_GIB, N1_GIB_SPOT = Decimal("0.004237"), Decimal("0.000892")
+T4, T4_SPOT = Decimal("0.35"), Decimal("0.14")
+A100_80GB = Decimal("3.9276")
+STANDARD_GIB_MONTH, LOCAL_SSD_GIB_MONTH = Decimal("0.04"), Decimal("0.08")
+HOURS_OF_MONTH = 730
+DISK = 100 * Decimal("0.17") / HOURS_OF_MONTH
 
 
 @pytest.mark.parametrize(
@@ -56,25 +63,23 @@ DISK = 100 * Decimal("0.17") / 730
         (
             a_group("n1-standard-4"),
             False,
-            4 * Decimal("0.031611") + 15 * Decimal("0.004237") + DISK,
+            4 * N1_CORE + 15 * N1_GIB + DISK,
         ),
-        (a_group("n1-standard-4"), True, 4 * Decimal("0.006655") + 15 * Decimal("0.000892") + DISK),
+        (a_group("n1-standard-4"), True, 4 * N1_CORE_SPOT + 15 * N1_GIB_SPOT + DISK),
         (
             a_group("n1-standard-8", accelerator=Accelerator("nvidia-tesla-t4", 2)),
             False,
-            8 * Decimal("0.031611") + 30 * Decimal("0.004237") + 2 * Decimal("0.35") + DISK,
+            8 * N1_CORE + 30 * N1_GIB + 2 * T4 + DISK,
         ),
         (
             a_group("n1-standard-8", accelerator=Accelerator("nvidia-tesla-t4", 2)),
             True,
-            8 * Decimal("0.006655") + 30 * Decimal("0.000892") + 2 * Decimal("0.14") + DISK,
+            8 * N1_CORE_SPOT + 30 * N1_GIB_SPOT + 2 * T4_SPOT + DISK,
         ),
         (
             a_group("n1-highcpu-16", boot_disk_type="pd-standard"),
             False,
-            16 * Decimal("0.031611")
-            + Decimal("14.4") * Decimal("0.004237")
-            + 100 * Decimal("0.04") / 730,
+            16 * N1_CORE + Decimal("14.4") * N1_GIB + 100 * STANDARD_GIB_MONTH / HOURS_OF_MONTH,
         ),
         (
             a_group("g2-standard-8", accelerator=Accelerator("nvidia-l4", 1)),
@@ -84,10 +89,10 @@ DISK = 100 * Decimal("0.17") / 730
         (
             a_group("a2-ultragpu-1g", accelerator=Accelerator("nvidia-a100-80gb", 1)),
             False,
-            12 * Decimal("0.031611")
-            + 170 * Decimal("0.004237")
-            + Decimal("3.9276")
-            + 375 * Decimal("0.08") / 730
+            12 * N1_CORE
+            + 170 * N1_GIB
+            + A100_80GB
+            + 375 * LOCAL_SSD_GIB_MONTH / HOURS_OF_MONTH
             + DISK,
         ),
         (a_group("", tpu=Tpu("v5litepod-8", "r")), False, 8 * Decimal("1.2")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 import yaml
@@ -34,9 +34,10 @@ def problem_of(document: Mapping[str, object]) -> Problem:
 def test_any_field_of_a_wrong_type_is_a_problem_with_an_example(kind: DocumentKind) -> None:
     for field in kind.model.model_fields.values():
         name = str(field.alias)
+        no_field_has_this_type = [{"a": 1.5}]
         document = {kind.identified_by[0]: "x", "trainmaster": {"region": "us-central1"}}
         with pytest.raises(InvalidJob) as caught:
-            accept({**document, name: [{"a": 1.5}]}, default_job_id="x_1")
+            accept({**document, name: no_field_has_this_type}, default_job_id="x_1")
         assert caught.value.problems, name
 
 
@@ -140,33 +141,41 @@ def test_field_of_another_tool_in_a_custom_job_is_answered_in_its_format(
     assert words in problem.example
 
 
-MEANT: dict[str, tuple[str, str]] = {
-    "image": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
-    "imageUri": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
-    "container": (
-        'masterConfig: {"imageUri": "us-docker',
-        'containerSpec: {"imageUri": "us-docker',
-    ),
-    "docker": ('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker'),
-    "containerSpec": ('masterConfig: {"imageUri": "us-docker', "of a worker pool"),
-    "gpu": ("masterType", "machineSpec"),
-    "gpus": ("masterType", "machineSpec"),
-    "machine": ("masterType", "machineSpec"),
-    "instance_type": ("masterType", "machineSpec"),
-    "workers": ("workerCount: 1", "replicaCount: 2"),
-    "env": ("trainmaster: {env:", "trainmaster: {env:"),
-    "envs": ("trainmaster: {env:", "trainmaster: {env:"),
-    "command": ("--folder", 'containerSpec: {"command":'),
-    "script": ("--folder", 'containerSpec: {"command":'),
-    "requirements": ("requirements.txt", "setup.py"),
-    "spot": ("trainmaster: {spot:", "trainmaster: {spot:"),
-    "max_run_time": ('{"maxRunningTime":', '{"timeout":'),
+class Meant(NamedTuple):
+    """A part of the example that says what a name means, in each of the two formats."""
+
+    in_job: str
+    in_custom_job: str
+
+
+IMAGE = Meant('masterConfig: {"imageUri": "us-docker', 'containerSpec: {"imageUri": "us-docker')
+MACHINE = Meant("masterType", "machineSpec")
+ENVIRONMENT = Meant("trainmaster: {env:", "trainmaster: {env:")
+COMMAND = Meant("--folder", 'containerSpec: {"command":')
+MEANT: dict[str, Meant] = {
+    "image": IMAGE,
+    "imageUri": IMAGE,
+    "container": IMAGE,
+    "docker": IMAGE,
+    "containerSpec": Meant(IMAGE.in_job, "of a worker pool"),
+    "gpu": MACHINE,
+    "gpus": MACHINE,
+    "machine": MACHINE,
+    "instance_type": MACHINE,
+    "workers": Meant("workerCount: 1", "replicaCount: 2"),
+    "env": ENVIRONMENT,
+    "envs": ENVIRONMENT,
+    "command": COMMAND,
+    "script": COMMAND,
+    "requirements": Meant("requirements.txt", "setup.py"),
+    "spot": Meant("trainmaster: {spot:", "trainmaster: {spot:"),
+    "max_run_time": Meant('{"maxRunningTime":', '{"timeout":'),
 }
-"""What a name means in the two formats, as a user writes it."""
+"""Name that a user writes → what it means."""
 
 
 def at_each_level(name: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Return documents with the name in each of their levels, and whether it is a custom job's."""
+    """Yield each level, a document with the name there, and whether it is a custom job's."""
     value = {"command": ["x"]} if name == "containerSpec" else "4"
     tm = {"region": "us-central1"}
     yield "job", {**job(), name: value}, False
@@ -186,7 +195,7 @@ def at_each_level(name: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
     yield "trainmaster of a custom job", {**top, "jobSpec": spec, "trainmaster": extension}, True
 
 
-KNOWN = {
+HAVE_THE_FIELD = {
     ("imageUri", "masterConfig"),
     ("imageUri", "containerSpec"),
     ("containerSpec", "pool"),
@@ -202,15 +211,14 @@ def test_word_that_users_write_is_answered_at_each_level_with_the_field_that_the
     name: str,
 ) -> None:
     for level, document, is_custom in at_each_level(name):
-        if (name, level) in KNOWN:
+        if (name, level) in HAVE_THE_FIELD:
             continue
         with pytest.raises(InvalidJob) as caught:
             accept(document, default_job_id=None)
-        answers = [problem for problem in caught.value.problems if problem.field.endswith(name)]
-        assert [MEANT[name][is_custom] in answer.example for answer in answers] == [True], (
-            level,
-            caught.value.problems,
-        )
+        problems = caught.value.problems
+        (answer,) = (problem for problem in problems if problem.field.endswith(name))
+        meant = MEANT[name].in_custom_job if is_custom else MEANT[name].in_job
+        assert meant in answer.example, (level, problems)
 
 
 def test_image_may_also_be_the_boot_image() -> None:

@@ -25,6 +25,12 @@ def a_pytorch_job(**fields: object) -> dict[str, Any]:
     }
 
 
+def pod_of(pytorch_job: dict[str, Any], role: str) -> dict[str, Any]:
+    """Return the spec of the pods of a role, `Master` or `Worker`, for changes."""
+    pod: dict[str, Any] = pytorch_job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]
+    return pod
+
+
 def a_jobset(
     words: Sequence[str], pods: int = 4, replicas: int = 1, **batch: object
 ) -> dict[str, Any]:

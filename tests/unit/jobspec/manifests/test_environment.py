@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.jobspec.manifests.documents import IMAGE, a_jobset, a_pytorch_job
+from tests.unit.jobspec.manifests.documents import IMAGE, a_jobset, a_pytorch_job, pod_of
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.manifests.convert import convert
 from trainmaster.jobspec.problems import InvalidJob
@@ -57,12 +57,10 @@ def test_job_of_one_pod_asks_for_the_variables_that_the_operator_sets(kind: str)
 
 def test_host_name_of_primary_becomes_master_addr_in_arguments() -> None:
     manifest = a_pytorch_job()
-    container = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][
-        0
-    ]
+    (container,) = pod_of(manifest, "Worker")["containers"]
     container["args"] = ["--init", "tcp://digits-master-0.kubeflow.svc:23456"]
-    pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
-    assert pools[1]["containerSpec"]["args"] == ["--init", "tcp://$(MASTER_ADDR):23456"]
+    _, workers = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
+    assert workers["containerSpec"]["args"] == ["--init", "tcp://$(MASTER_ADDR):23456"]
 
 
 def test_variables_that_kubernetes_sets_in_each_pod_have_their_values() -> None:
@@ -113,7 +111,8 @@ def test_variable_of_kubernetes_without_a_value_here_is_refused_with_its_place(
     with pytest.raises(InvalidJob) as caught:
         convert(manifest, "us-central1")
     path = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].command["
-    assert [problem.field.startswith(path) for problem in caught.value.problems] == [True]
+    (problem,) = caught.value.problems
+    assert problem.field.startswith(path)
 
 
 def test_host_name_that_is_only_printed_is_no_problem() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.jobspec.manifests.documents import a_pytorch_job
+from tests.unit.jobspec.manifests.documents import a_pytorch_job, pod_of
 from trainmaster.jobspec.manifests.convert import convert
 from trainmaster.jobspec.problems import InvalidJob
 
@@ -51,7 +51,7 @@ def test_advice_about_a_volume_follows_its_user(
     volume: dict[str, Any], mount: str, variables: dict[str, str], advice: str
 ) -> None:
     manifest = a_pytorch_job()
-    pod = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    pod = pod_of(manifest, "Master")
     pod["volumes"] = [{"name": "cache", "emptyDir": {}}, {"name": "used", **volume}]
     pod["containers"][0]["volumeMounts"] = [{"name": "used", "mountPath": mount}]
     pod["containers"][0]["env"] = [
@@ -66,9 +66,7 @@ def test_advice_about_a_volume_follows_its_user(
 
 def test_variable_of_credentials_without_a_file_is_left_out_and_listed() -> None:
     manifest = a_pytorch_job()
-    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][
-        0
-    ]
+    (container,) = pod_of(manifest, "Master")["containers"]
     container["env"] = [
         {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": KEY_FILE},
         {"name": "A", "value": "b"},
@@ -85,7 +83,7 @@ def test_variable_of_credentials_without_a_file_is_left_out_and_listed() -> None
 
 def test_fields_of_kubernetes_without_meaning_here_are_no_unknown_fields() -> None:
     document = a_pytorch_job()
-    pod = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod = pod_of(document, "Worker")
     pod |= {"shareProcessNamespace": True, "hostUsers": False, "overhead": {"cpu": "1"}}
     listed = convert(document, "us-central1")["trainmaster"]["convertedFrom"]["substitutions"]
     assert "spec.pytorchReplicaSpecs.Worker.template.spec.shareProcessNamespace" in {

@@ -23,15 +23,15 @@ from trainmaster.jobspec.problems import InvalidJob
         (("Never", "Never"), None, True, []),
         (("OnFailure", "OnFailure"), 0, True, []),
         (("OnFailure", "OnFailure"), 3, False, []),
-        (("ExitCode", "ExitCode"), None, False, [(1, 127, "fail", ()), (128, 255, "restart", ())]),
-        (("OnFailure", "Never"), None, False, [(1, 255, "fail", ("worker",))]),
+        (("ExitCode", "ExitCode"), None, False, ["1-127: fail", "128-255: restart"]),
+        (("OnFailure", "Never"), None, False, ["1-255: fail worker"]),
     ],
 )
-def test_restart_policies_lead_to_exit_policy(
+def test_restart_policies_of_master_and_worker_lead_to_an_exit_policy(
     policies: tuple[str, str],
     backoff_limit: int | None,
     disables: bool,
-    rules: list[tuple[object, ...]],
+    rules: list[str],
 ) -> None:
     manifest = a_pytorch_job(runPolicy={"backoffLimit": backoff_limit})
     for role, policy in zip(("Master", "Worker"), policies, strict=True):
@@ -41,7 +41,8 @@ def test_restart_policies_lead_to_exit_policy(
     if not disables:
         exits = plan.restarts.exit_policy
         found = [
-            (rule.first, rule.last, rule.action.value, rule.task_types) for rule in exits.rules
+            " ".join((f"{rule.first}-{rule.last}: {rule.action.value}", *rule.task_types))
+            for rule in exits.rules
         ]
         assert (exits.preset, found) == (Preset.RESTART, rules)
 
