@@ -130,8 +130,11 @@ def test_remedy_of_a_damaged_file_is_to_begin_from_an_older_one(kind: str, messa
     assert "remove it, so that" in advice(exited(CHIEF, 1, error=error(kind, message)))
 
 
-def test_end_of_a_file_without_words_is_a_damaged_file_only_where_one_is_loaded() -> None:
-    loads = ProgramError("EOFError", "", "torch/serialization.py:1612 in load", "a.py:4 in f")
+@pytest.mark.parametrize(
+    "frame", ["torch/serialization.py:1612 in load", "torch/_weights_only_unpickler.py:528 in load"]
+)
+def test_end_of_a_file_without_words_is_a_damaged_file_only_where_one_is_loaded(frame: str) -> None:
+    loads = ProgramError("EOFError", "", frame, "a.py:4 in f")
     receives = ProgramError("EOFError", "", "multiprocessing/connection.py:250 in recv")
     assert "remove it, so that" in advice(exited(CHIEF, 1, error=loads))
     assert advice(exited(CHIEF, 1, error=receives)) == ""
