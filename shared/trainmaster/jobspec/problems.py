@@ -48,6 +48,13 @@ class Problem:
         """
         return " ".join(f"Field: {service_path(self.field)} Error: {self.problem}".splitlines())
 
+    @property
+    def as_sent(self) -> str:
+        """The same with the name that the sender wrote, and with a correct value."""
+        end = "" if self.problem.endswith("?") else "."
+        text = f"Field: {self.field} Error: {self.problem}{end} Example: {self.example}"
+        return " ".join(text.splitlines())
+
 
 # The name is that of the outcome that the sender sees, not of a fault of this program.
 class InvalidJob(Exception):  # noqa: N818
