@@ -187,8 +187,8 @@ def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
 
     Equal requests have the same key only if gcloud marks them as one invocation.
 
-    The service answered every second create with 409, and clients without an invocation id expect
-    that.
+    All others have different keys: AI Platform Training answered the second of two equal requests
+    to create a job with 409, and clients expect that.
     """
     match = _INVOCATION.search(request.headers.get("user-agent", ""))
     invocation = match[1] if match else new_id()
