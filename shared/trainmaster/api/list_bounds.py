@@ -94,8 +94,8 @@ class Condition:
     holds: Callable[[Mapping[str, object]], bool]
     """Whether a job, as the API shows it, meets the condition."""
     bounds: Bounds = field(default_factory=Bounds)
-    """Those of the jobs for which it holds."""
+    """Bounds of the jobs for which the condition holds."""
     bounds_of_others: Bounds = field(default_factory=Bounds)
-    """Those of the jobs for which it does not hold."""
+    """Bounds of the jobs for which the condition does not hold."""
     nesting: int = 0
     """Depth of parentheses."""

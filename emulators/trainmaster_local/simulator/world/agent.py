@@ -128,7 +128,7 @@ class SimAgent:
         self._known_causes = list(self._disk.announced)
         """Causes of VM loss that are known, reported or not."""
         self._unsent_causes: list[str] = []
-        """Those that wait for the first directive."""
+        """Causes that are reported after the first directive, whose incarnation they name."""
         self._is_stopping_program = False
         self._is_leaving = False
         self._repeats_ready_for: Key | None = None

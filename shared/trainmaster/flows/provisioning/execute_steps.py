@@ -65,7 +65,7 @@ class Inserts:
     """Facts about its inserts that a delivery keeps."""
 
     created: Counter[str] = field(default_factory=Counter)
-    """Those that Compute Engine answered with "created", by request key."""
+    """Number of inserts that Compute Engine answered with "created", by request key."""
     failed: list[tuple[Create, NotCreated]] = field(default_factory=list)
     """Capacity errors of this cycle that are not recorded yet."""
     is_open: bool = False
