@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from trainmaster.api import handler
@@ -37,6 +38,7 @@ from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.gcp.tools.jobs_api import NotFoundError
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
 from trainmaster.presentation.log_reader import LogLine
@@ -121,7 +123,8 @@ class MemoryApi:
         """Return the response of the API, as if its own user had sent the request.
 
         `path`: below `/v1/projects/PROJECT/`. `invocation`: id of a call that creates a job. Raises
-        InvalidJobError for a job that the API refuses, and PermanentError for other errors.
+        InvalidJobError for a job that the API refuses, NotFoundError for an address at which there
+        is nothing, and PermanentError for other errors.
         """
         headers = {
             "authorization": f"Bearer {TOKEN}",
@@ -141,8 +144,10 @@ class MemoryApi:
         if response.status < 400:  # noqa: PLR2004 - the first status of an error
             return content
         is_invalid = invocation and content["error"]["status"] == "INVALID_ARGUMENT"
-        error_type = InvalidJobError if is_invalid else PermanentError
-        raise error_type(content["error"]["message"])
+        message = content["error"]["message"]
+        if response.status == HTTPStatus.NOT_FOUND:
+            raise NotFoundError(message)
+        raise InvalidJobError(message) if is_invalid else PermanentError(message)
 
 
 @dataclass

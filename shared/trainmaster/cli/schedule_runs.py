@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,8 +31,21 @@ with more runs a day has two with one id among the first ones, if any.
 """
 HORIZON: Final = timedelta(days=366)
 """A year, in which the clock is set forward once and back once."""
-_INTERVAL: Final = "every "
-"""Begins an interval, Cloud Scheduler's other form: `every 24 hours`."""
+_INTERVAL: Final = re.compile(
+    r"every (?P<count>[1-9]\d{0,3}) (?P<unit>hours?|mins?|minutes?)"
+    r"(?P<part> synchronized| from [0-2]?\d:[0-5]\d to [0-2]?\d:[0-5]\d)?"
+)
+"""Cloud Scheduler's other form: a time between two runs, all day or in a part of it."""
+_WEEK: Final = "mon|tue|wed|thu|fri|sat|sun"
+_YEAR: Final = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DAYS: Final = re.compile(
+    rf"every (?P<days>day|(?:{_WEEK})[a-z]*(?:,(?:{_WEEK})[a-z]*)*)"
+    rf"(?: of (?P<months>month|(?:{_YEAR})[a-z]*(?:,(?:{_YEAR})[a-z]*)*))?"
+    r" (?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
+)
+"""The same for days: `every mon,wed of jan,jul 09:00`. Source of both: App Engine, "Scheduling jobs
+with cron.yaml", whose format Cloud Scheduler takes, too.
+"""
 PUBLICATION_S_MAX: Final = 5
 """Seconds within which the message of a run is published, mostly within the same second."""
 REJECTIONS_READ: Final = 100
@@ -41,26 +55,72 @@ _SKEW: Final = timedelta(seconds=2)
 
 
 def upcoming_runs(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:
-    """Yield the times of a cron expression, in UTC. Raises PermanentError for a wrong one."""
+    """Yield the times of a schedule, in UTC. Raises PermanentError for a wrong one.
+
+    An interval begins at `after`: Cloud Scheduler counts it from its first run.
+    """
+    words = " ".join(cron.lower().split())
+    interval = _INTERVAL.fullmatch(words)
+    if interval:
+        yield from _times_apart(interval, after)
+        return
     try:
-        times = CronSim(cron, after.astimezone(ZoneInfo(time_zone)))
+        times = CronSim(_as_cron(words) or cron, after.astimezone(ZoneInfo(time_zone)))
     except CronSimError as error:
-        raise PermanentError(
-            f"--cron: {cron!r} is not a cron expression ({error}): minute, hour, day of the month,"
-            " month and day of the week. Example: --cron '0 3 * * *'"
-        ) from None
+        raise PermanentError(_describe_mistake(cron, words, error)) from None
     for time in times:
         yield time.astimezone(UTC)
+
+
+def _times_apart(interval: re.Match[str], first: datetime) -> Iterator[datetime]:
+    """Yield the times of `every 5 minutes`; none of a part of the day, which begins at its own."""
+    is_all_day = interval["part"] is None
+    is_hours = interval["unit"].startswith("h")
+    count = int(interval["count"])
+    step = timedelta(hours=count) if is_hours else timedelta(minutes=count)
+    time = first
+    while is_all_day:
+        yield time
+        time += step
+
+
+def _as_cron(words: str) -> str:
+    """Return the cron expression of `every mon,wed 09:00`; empty for another schedule."""
+    found = _DAYS.fullmatch(words)
+    if found is None:
+        return ""
+    days = "*" if found["days"] == "day" else _short_names(found["days"])
+    months = found["months"]
+    months = "*" if months in (None, "month") else _short_names(months)
+    return f"{found['minute']} {found['hour']} * {months} {days}"
+
+
+def _short_names(names: str) -> str:
+    """Return `mon,wed` for `monday,wednesday`."""
+    return ",".join(name[:3] for name in names.split(","))
+
+
+def _describe_mistake(cron: str, words: str, error: CronSimError) -> str:
+    """Return what is wrong with a schedule, and how to write it."""
+    if words.partition(" ")[0] == "every":
+        days = re.fullmatch(r"every (\d+) days?", words)
+        example = f"every {24 * int(days[1])} hours" if days else "every 6 hours"
+        return (
+            f"--cron: {cron!r} is no schedule: write a number of minutes or hours, such as"
+            f" {example!r}, or days and a time, such as 'every mon,wed 09:00' or 'every day 03:00'"
+        )
+    return (
+        f"--cron: {cron!r} is not a cron expression ({error}): minute, hour, day of the month,"
+        " month and day of the week. Example: --cron '0 3 * * *'"
+    )
 
 
 def check_job_ids(template: str, cron: str, time_zone: str, now: datetime) -> None:
     """Raise PermanentError if two runs of the next year would have the same job id.
 
     That happens if the time in the id is coarser than the schedule, and where the clock is changed:
-    01:30 of two local days may be the same date in UTC. The ids of an interval are not known.
+    01:30 of two local days may be the same date in UTC.
     """
-    if cron.strip().startswith(_INTERVAL):
-        return
     runs: dict[str, datetime] = {}
     for run in islice(upcoming_runs(cron, time_zone, now), RUNS_CHECKED):
         if run - now > HORIZON:

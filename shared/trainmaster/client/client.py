@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import CheckedJob, Job, JobFailedError, checked_job_of, job_of
-from trainmaster.errors import InvalidJobError, PermanentError
+from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 from trainmaster.gcp.log_entries import LogEntries
-from trainmaster.gcp.tools.jobs_api import JobsApi
+from trainmaster.gcp.tools.jobs_api import JobsApi, NotFoundError
 from trainmaster.presentation.log_reader import LogLine, LogReader
 from trainmaster.wiring.installation import (
     API,
@@ -135,7 +135,7 @@ class Client:
 
         `job`: a job, a job id, or the address of a job of Vertex AI's format.
         """
-        return job_of(self._api.call("GET", self._address(job)))
+        return job_of(self._of_job("GET", job))
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
         """Return the job when it has SUCCEEDED.
@@ -156,11 +156,39 @@ class Client:
 
     def why(self, job: Job | str) -> Explanation:
         """Return what was decided about the job, by which rule, and what comes next."""
-        return explanation_of(self._api.call("GET", f"{self._address(job)}:explain"))
+        return explanation_of(self._of_job("GET", job, ":explain"))
 
     def cancel(self, job: Job | str) -> None:
         """Cancel the job. A job that has ended stays as it is."""
-        self._api.call("POST", f"{self._address(job)}:cancel", {})
+        self._of_job("POST", job, ":cancel", {})
+
+    def _of_job(
+        self, method: str, job: Job | str, verb: str = "", body: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        """Return the API's answer to a call about one job. `verb`: the end of its address.
+
+        The error about a job that does not exist names the one that was probably meant.
+        """
+        address = self._address(job)
+        try:
+            return self._api.call(method, f"{address}{verb}", body)
+        except NotFoundError as error:
+            similar = self._similar_job(address)
+            hint = f"; did you mean {similar}?" if similar else ""
+            raise PermanentError(f"{str(error).rstrip('.')}{hint}") from None
+
+    def _similar_job(self, address: str) -> str:
+        """Return the id of a recent job that is similar to an address; empty: there is none, or
+        the caller may not list jobs.
+        """
+        # Most programs name jobs that exist.
+        from trainmaster.presentation.similar_ids import JOBS_READ, nearest_id
+
+        try:
+            answer = self._api.call("GET", "jobs", query={"pageSize": str(JOBS_READ)})
+        except (PermanentError, TemporaryError):
+            return ""
+        return nearest_id(address, [job["jobId"] for job in answer.get("jobs", ())])
 
     def _address(self, job: Job | str) -> str:
         """Return the path below the project. Raises PermanentError for another project's job."""

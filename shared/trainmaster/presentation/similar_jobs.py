@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import Final
-
 from trainmaster.ports import Store
-
-JOBS_READ: Final = 100
-"""The newest jobs, among which one with a similar id is looked for."""
-_SIMILAR: Final = 0.8
-"""Similarity, from 0 to 1, from which an id is taken for another one, apart from its case."""
+from trainmaster.presentation.similar_ids import JOBS_READ, nearest_id
 
 
 def similar_job(store: Store, wrong_id: str) -> str:
@@ -18,11 +11,5 @@ def similar_job(store: Store, wrong_id: str) -> str:
 
     `wrong_id` may be a path that ends with an id.
     """
-    name = wrong_id.rstrip("/").rpartition("/")[2].casefold()
-    ids = {
-        job.job_id.casefold(): job.job_id
-        for job in store.recent_jobs(JOBS_READ)
-        if job.deleted_at is None
-    }
-    nearest = get_close_matches(name, ids, n=1, cutoff=_SIMILAR)
-    return ids[nearest[0]] if nearest else ""
+    jobs = store.recent_jobs(JOBS_READ)
+    return nearest_id(wrong_id, [job.job_id for job in jobs if job.deleted_at is None])

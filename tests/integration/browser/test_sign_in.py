@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SEVERAL_POLLS_MS = 1_500
 """With `has_prompt_polls`, a page polls after 300 ms."""
 CALLS_MAX = 2
-"""Requests of a poll: the job, and its new entries. tests/unit/console/test_timeline.py counts the
-documents.
+"""Requests of a poll: the job, and its new entries. tests/unit/console/test_ledger_cache.py counts
+the documents.
 """
 
 

@@ -108,6 +108,42 @@ def test_why_returns_the_decisions_with_their_rules_and_the_next_steps(running: 
     assert what_to_do == f"What to do: {ended.what_to_do}"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("digts_1", "; did you mean digits_1?"),
+        ("DIGITS_1", "; did you mean digits_1?"),
+        ("projects/my-project/jobs/digits_2", "; did you mean digits_1?"),
+        ("boston", "boston was not found"),
+    ],
+)
+def test_wrong_job_id_names_the_job_that_is_similar(
+    running: Running, wrong: str, hint: str
+) -> None:
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    for call in (running.client.describe, running.client.why, running.client.cancel):
+        with pytest.raises(PermanentError) as refused:
+            call(wrong)
+        assert str(refused.value).endswith(hint)
+
+
+def test_wrong_job_id_without_the_permission_to_list_jobs_has_no_hint(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    api = running.client._api
+    answer = api.call
+
+    def refuse_lists(method: str, path: str, *rest: Any, **options: Any) -> dict[str, Any]:
+        if path == "jobs":
+            raise PermanentError("403 the caller does not have permission")
+        return answer(method, path, *rest, **options)
+
+    monkeypatch.setattr(api, "call", refuse_lists)
+    with pytest.raises(PermanentError, match=r"digts_1 was not found$"):
+        running.client.why("digts_1")
+
+
 def test_why_of_an_unknown_job_is_refused(running: Running) -> None:
     with pytest.raises(PermanentError, match="nobody"):
         running.client.why("nobody")

@@ -17,6 +17,7 @@ from tests.support.captured_logs import CapturedLogs
 from tests.support.console_site import READ_ONLY, Site
 from tests.support.jobs import CHIEF
 from tests.support.study import Study
+from tests.unit.console.pages import between
 from trainmaster.console.actions import Action, ActionDeniedError, Actions, all_denied
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.submission_words import describe_submission
@@ -37,7 +38,7 @@ def ended(site: Site) -> Site:
 def form_of(site: Site, path: str) -> dict[str, str]:
     """Return the fields of the page's form as the browser would send them."""
     page = site.text(path)
-    form = page.partition('method="post"')[2].partition("</form>")[0]
+    form = between(page, 'method="post"', "</form>")
     fields = dict(re.findall(r'<input[^>]*name="(\w+)" value="([^"]*)"', form))
     fields |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>(.*?)</textarea>', form, re.DOTALL))
     assert fields, page
@@ -278,7 +279,7 @@ def test_read_only_console_disables_buttons_and_says_what_is_missing() -> None:
     site.open()
     site.world.start_running()
     page = site.text("/jobs/digits_1")
-    actions = page.partition('id="actions"')[2].partition("</p>")[0]
+    actions = between(page, 'id="actions"', "</p>")
     assert actions.count("<button disabled") == 4
     assert "href" not in actions
     assert READ_ONLY in actions
@@ -296,7 +297,7 @@ def test_button_of_one_denied_action_is_disabled_and_the_others_are_not(site: Si
     site.world.start_running()
     denied = {Action.SUBMIT: "You lack pubsub.topics.publish on trainmaster-submit."}
     site.app.config["CONSOLE"] = site.console_with(Actions(lambda: site.world.deps, lambda: denied))
-    actions = site.text("/jobs/digits_1").partition('id="actions"')[2].partition("</p>")[0]
+    actions = between(site.text("/jobs/digits_1"), 'id="actions"', "</p>")
     assert re.findall(r"<button disabled[^>]*>(\w+)", actions) == ["Clone", "Resubmit"]
     assert "You lack pubsub.topics.publish on trainmaster-submit." in actions
     assert "/jobs/digits_1/cancel" in actions
@@ -305,10 +306,10 @@ def test_button_of_one_denied_action_is_disabled_and_the_others_are_not(site: Si
 def test_denied_actions_raise_before_anything_is_loaded() -> None:
     actions = Actions(lambda: pytest.fail("used"), lambda: all_denied("no"))
     for act in (
-        lambda: actions.cancel("a", "u"),
-        lambda: actions.submit({}, "s"),
-        lambda: actions.change_labels("a", {}, "k", 1, "u"),
-        lambda: actions.delete("a", "k", "u"),
+        lambda: actions.cancel("digits_1", user="anna"),
+        lambda: actions.submit({}, source="console:1/anna"),
+        lambda: actions.change_labels("digits_1", {}, key="request-1", seen=1, user="anna"),
+        lambda: actions.delete("digits_1", key="request-1", user="anna"),
     ):
         with pytest.raises(ActionDeniedError, match="no"):
             act()

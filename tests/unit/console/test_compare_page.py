@@ -10,6 +10,7 @@ import pytest
 from tests.support.console_browser import add_progress, compared_world
 from tests.support.console_site import Site
 from tests.support.study import Study
+from tests.unit.console.pages import between
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Loaded
 from trainmaster_local.memory.store import MemoryStore
@@ -61,7 +62,7 @@ def test_curves_of_jobs_begin_together_and_share_their_charts(site: Site) -> Non
     page = site.text(BOTH)
     assert re.findall(r"<h3[^>]*>([^<]*)<", page) == ["loss", "Step"]
     assert 'data-start="1970-01-01T00:00:00+00:00"' in page
-    chart = page.partition("loss</h3>")[2].partition("</section>")[0]
+    chart = between(page, "loss</h3>", "</section>")
     table = re.findall(r'<tr><th scope="row"><time [^>]*>([^<]*)</time></th>(.*?)</tr>', chart)
     assert [(at, re.findall(r">([^<]+)<", cells)) for at, cells in table] == [
         ("3 min 0 s", ["-", "1"]),

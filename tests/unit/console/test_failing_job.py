@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from tests.support.console_site import Site
 from tests.support.failing_world import LAST, failing_world
 from tests.support.jobs import START
+from tests.unit.console.pages import words
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 
@@ -24,11 +23,6 @@ def site_of(*, failures: int, workers: int = 0) -> Site:
     return site
 
 
-def words(page: str) -> str:
-    """Return what a reader sees of a page, as one line."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
-
-
 @pytest.mark.parametrize("workers", [0, 2], ids=["judged alone", "gang"])
 def test_list_and_page_say_that_the_job_fails_and_what_follows(workers: int) -> None:
     site = site_of(failures=3, workers=workers)
@@ -40,14 +34,14 @@ def test_list_and_page_say_that_the_job_fails_and_what_follows(workers: int) -> 
 
 
 @pytest.mark.parametrize("path", ["/jobs.json", "/jobs/failing_1.json"])
-def test_json_has_the_row_as_fields(path: str) -> None:
+def test_json_has_the_failures_in_a_row_as_fields(path: str) -> None:
     answer = site_of(failures=3).get(path).get_json()
     (job,) = answer.get("jobs", [answer])
     assert job["trainmaster"]["failing"]["failures"] == 3
     assert job["trainmaster"]["failing"]["lastFailure"] == LAST
 
 
-def test_first_failure_and_a_program_that_runs_again_show_no_row() -> None:
+def test_first_failure_and_a_program_that_runs_again_show_nothing() -> None:
     first = site_of(failures=1)
     recovered = site_of(failures=3)
     recovered.world.wait(3600)
@@ -57,7 +51,7 @@ def test_first_failure_and_a_program_that_runs_again_show_no_row() -> None:
 
 
 @pytest.mark.parametrize(("workers", "asked"), [(0, [["failing_1"]]), (2, [])])
-def test_list_asks_only_for_jobs_whose_documents_have_no_row(
+def test_list_reads_the_replicas_only_of_jobs_whose_documents_do_not_say_it(
     monkeypatch: pytest.MonkeyPatch, workers: int, asked: list[list[str]]
 ) -> None:
     site = site_of(failures=3, workers=workers)

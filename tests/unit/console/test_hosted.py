@@ -1,4 +1,4 @@
-"""The console behind Identity-Aware Proxy: admitted users, the recorded names, and refused
+"""The console behind Identity-Aware Proxy (IAP): admitted users, the recorded names, and refused
 requests.
 """
 
@@ -15,6 +15,7 @@ from werkzeug.test import TestResponse
 
 from tests.support.console_site import Site
 from tests.support.serving import serving
+from tests.unit.console.pages import between
 from trainmaster.console.iap_sign_in import ASSERTION, COOKIE, IapSignIn
 from trainmaster.console.web import create_app
 from trainmaster.core.model.job import JobState
@@ -51,7 +52,7 @@ class Hosted:
         return self.client.get(path, base_url=ORIGIN, headers=headers)
 
     def form_token(self, path: str) -> str:
-        return self.get(path).text.partition('name="token" value="')[2].partition('"')[0]
+        return between(self.get(path).text, 'name="token" value="', '"')
 
     def post(self, path: str, token: str, **headers: str) -> TestResponse:
         return self.post_from(self.client, path, token, **headers)

@@ -13,6 +13,7 @@ from tests.support.html_tables import Table, tables_of
 from tests.support.job_lists import add_job, world_of_jobs
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.world import World
+from tests.unit.console.pages import between
 from tests.unit.cost.price_lists import price_list
 from trainmaster.console.pages import job_counts, job_list
 from trainmaster.console.pages.job_filters import Filters, read_filters
@@ -44,7 +45,7 @@ def site() -> Site:
     world = World()
     run_job(world, "first_1", source="cli:4711/boris", wait_s=20)
     world.exit_program(CHIEF, 0, progress={"share": 1.0, "epoch": 3, "epochs": 3})
-    run_job(world, "second_2", "cli:4711/anna", 40, masterConfig=T4, workerConfig=T4)
+    run_job(world, "second_2", source="cli:4711/anna", wait_s=40, masterConfig=T4, workerConfig=T4)
     world.job_id = "third_3"
     world.submit(a_spec())
     site = Site(world, cost_sources=CostSources(price_list))
@@ -78,6 +79,7 @@ def cells(table: Table, heading: str) -> list[str]:
 
 
 def test_list_shows_progress_gpus_and_owner(site: Site) -> None:
+    """A cell that is sorted by a number begins with it; "41 %" has 0.410 before it."""
     shown = table(site)
     assert cells(shown, "Progress") == ["", "0.41041 %, val_loss 2.5", "1.000100 %"]
     assert cells(shown, "GPUs") == ["", "6 x T4in use 70%", ""]
@@ -113,9 +115,9 @@ def test_cost_of_all_jobs_is_above_the_list(site: Site) -> None:
     page = " ".join(site.text("/jobs").split())
     costs = [float(text.split()[0]) for text in cells(table(site), "Cost") if text]
     assert len(costs) == 2
-    total = page.partition('id="cost">')[2].partition("</span>")[0]
+    total = between(page, 'id="cost">', "</span>")
     assert total.startswith("They cost about <strong>")
-    words = total.partition("<strong>")[2].partition("</strong>")[0]
+    words = between(total, "<strong>", "</strong>")
     assert float(words.split()[0]) == pytest.approx(sum(costs), abs=0.011)
     assert "Those on this page cost about" in site.text("/jobs?size=2")
     site.cost_sources = CostSources()
@@ -137,6 +139,8 @@ ORDERS = {
     "cost": ["second_2", "first_1", "third_3"],
 }
 """Column → the jobs in the order of the first click."""
+JOBS_WITHOUT_VALUE = {"owner": 1, "progress": 1, "ran": 1, "cost": 1, "gpus": 2}
+"""Column → number of jobs whose cell is empty."""
 
 
 def listed(site: Site, address: str) -> JobList:
@@ -153,8 +157,7 @@ def test_first_click_sorts_by_the_column_and_the_second_reverses(site: Site, col
     first = names(listed(site, Filters(order=clicked).query()))
     assert first == ORDERS[column]
     second = names(listed(site, Filters(order=clicked.next(column)).query()))
-    without = {"owner": 1, "progress": 1, "ran": 1, "cost": 1, "gpus": 2}.get(column, 0)
-    with_value = first[: len(first) - without]
+    with_value = first[: len(first) - JOBS_WITHOUT_VALUE.get(column, 0)]
     assert second == with_value[::-1] + first[len(with_value) :], "jobs without a value are last"
 
 

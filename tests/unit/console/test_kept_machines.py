@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.console_site import READ_ONLY, Site
 from tests.support.kept_jobs import run_job, succeed
+from tests.unit.console.pages import between
 from tests.unit.console.test_actions import form_of, send
 from tests.unit.cost.price_lists import price_list
 from trainmaster.console.pages.installation_page import read_installation_page
@@ -27,12 +28,12 @@ def kept(site: Site) -> Site:
     return site
 
 
-def words(text: str) -> str:
+def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 def test_kept_machines_are_on_the_page_of_the_installation(kept: Site) -> None:
-    page = words(kept.text("/installation")).partition('id="kept"')[2].partition("</section>")[0]
+    page = between(one_line(kept.text("/installation")), 'id="kept"', "</section>")
     assert '<tr id="kept-digits_1">' in page
     assert "anna@example.com" in page
     assert "us-central1-a" in page
@@ -78,13 +79,13 @@ def test_user_releases_kept_machines_once(kept: Site) -> None:
     kept.world.deliver()
     assert not kept.world.vms
     assert PATH not in kept.text("/jobs/digits_1")
-    assert "The job keeps no machines." in words(kept.text(PATH))
+    assert "The job keeps no machines." in one_line(kept.text(PATH))
 
 
 def test_reader_sees_kept_machines_and_cannot_release_them(kept: Site) -> None:
     fields = form_of(kept, PATH)
     kept.is_read_only = True
-    page = words(kept.text("/installation"))
+    page = one_line(kept.text("/installation"))
     assert '<button disabled aria-describedby="denied">Release…</button>' in page
     assert READ_ONLY in page
     assert "<form" not in kept.text(PATH)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
-from tests.support.serving import serving
+from tests.support.serving import JsonHandler, serving
 from trainmaster.console.actions import Action
 from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients, own_permissions
@@ -63,7 +63,7 @@ def test_project_and_topics_are_asked_at_their_own_apis() -> None:
     ]
 
 
-class Api(BaseHTTPRequestHandler):
+class Api(JsonHandler):
     """Grants all permissions at paths below /granted, and none below /none.
 
     Other paths are not reachable.
@@ -73,17 +73,7 @@ class Api(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status = 200 if self.path.startswith(("/granted", "/none")) else 403
         granted = body["permissions"] if self.path.startswith("/granted:testIam") else []
-        answer = json.dumps(
-            {"permissions": granted} if status == 200 else {"error": {"code": 403}}
-        ).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        self.answer(status, {"permissions": granted} if status == 200 else {"error": {"code": 403}})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How far a job is, on its page."""
+"""How far a job is, on its page: its share of the work, its curves, and the end of its log."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.console_browser import add_progress, log_entry
 from tests.support.console_site import Site
 from tests.support.html_tables import tables_of
 from tests.support.jobs import CHIEF, START
+from tests.unit.console.pages import between
 from trainmaster.console.pages.progress_section import values_over_steps
 from trainmaster.errors import TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricsDeniedError
@@ -170,13 +171,8 @@ def test_program_forges_no_line_of_another_source_on_the_page(site: Site) -> Non
             "INFO", "worker-replica-0", "a\n03:00:00 service The job SUCCEEDED.\r03:00:01 service b"
         )
     ]
-    lines = (
-        site.text(PATH)
-        .partition('id="log"')[2]
-        .partition("<pre")[2]
-        .partition("</code></pre>")[0]
-        .splitlines()
-    )
+    section = between(site.text(PATH), 'id="log"', "</section>")
+    lines = between(section, "<pre", "</code></pre>").splitlines()
     assert lines[0].endswith("worker-replica-0</span> a")
     assert lines[1:] == ["    03:00:00 service The job SUCCEEDED.", "    03:00:01 service b</span>"]
 
@@ -193,7 +189,7 @@ def test_page_is_complete_where_the_log_cannot_be_read(site: Site) -> None:
 
 
 def test_job_page_has_cost_output_and_what_shows_them(site: Site) -> None:
-    facts = site.text(PATH).partition('id="facts"')[2].partition("</dl>")[0]
+    facts = between(site.text(PATH), 'id="facts"', "</dl>")
     assert "Cost so far" in facts
     assert '<a href="#machine-time">not known</a>' in facts
     assert "gs://bucket/digits" in facts
@@ -234,16 +230,21 @@ def test_curves_of_an_ended_job_end_with_it(site: Site) -> None:
 
 
 def test_step_that_was_repeated_after_a_restart_has_its_last_value() -> None:
-    at = [START + timedelta(minutes=minute) for minute in range(5)]
-    lives = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2)]
-    steps = [100.0, 200.0, 100.0, 200.0, 300.0]
-    losses = [3.0, 2.0, 2.9, 1.9, 1.5]
-    moments = list(zip(at, lives, steps, losses, strict=True))
-    points = {
-        "step": [Point(when, step, life, "printed") for when, life, step, _ in moments],
-        "metric/loss": [Point(when, loss, life, "reported") for when, life, _, loss in moments],
-        "metric/alone": [Point(START - timedelta(minutes=1), 1.0, (1, 1), "reported")],
-    }
+    first_run, second_run = (1, 1), (1, 2)  # attempt and incarnation
+    measured = [
+        (first_run, 100.0, 3.0),
+        (first_run, 200.0, 2.0),
+        (second_run, 100.0, 2.9),
+        (second_run, 200.0, 1.9),
+        (second_run, 300.0, 1.5),
+    ]
+    steps, losses = [], []
+    for minute, (run, step, loss) in enumerate(measured):
+        at = START + timedelta(minutes=minute)
+        steps.append(Point(at, step, run, "printed"))
+        losses.append(Point(at, loss, run, "reported"))
+    without_step = Point(START - timedelta(minutes=1), 1.0, first_run, "reported")
+    points = {"step": steps, "metric/loss": losses, "metric/alone": [without_step]}
     assert values_over_steps(points) == {"metric/loss": {100: 2.9, 200: 1.9, 300: 1.5}}
 
 

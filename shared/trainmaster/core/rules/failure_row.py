@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.events import End, ExitCause, ReplicaExited
-from trainmaster.core.model.exit_policy import code_of
+from trainmaster.core.model.exit_policy import ExitPolicy, code_of
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import is_member
@@ -143,20 +143,45 @@ def failing_words(row: FailureRow) -> str:
 
 def following_words(job: Job, row: FailureRow) -> str:
     """Return what follows, as sentences: what the last decision did, and when the job ends."""
-    ending = ending_words(row)
-    if row.failures_left is None and job.started_at is not None:
+    if row.failures_left is not None and row.failures > 1:
+        end = _end_at_this_pace(row, row.failures_left, job.plan.restarts.exit_policy)
+        ending = f"{_most_failures(row.failures_left)}, at about {end:%H:%M} at this pace."
+    elif row.failures_left is None and job.started_at is not None:
         limit_at = job.started_at + timedelta(seconds=job.plan.limits.max_running_s)
         ending = f"The job's maxRunningTime ends it at {limit_at:%Y-%m-%d %H:%M}."
+    else:
+        ending = ending_words(row)
     return f"{row.next_step[0].upper()}{row.next_step[1:]}. {ending}"
 
 
 def ending_words(row: FailureRow) -> str:
-    """Return how long the job may go on failing, as a sentence."""
+    """Return how often the job may still fail, as a sentence."""
     if row.failures_left is None:
         return "It is restarted while its budgets last."
-    failures = "failure" if row.failures_left == 1 else "failures"
-    words = f"The job is FAILED after at most {row.failures_left} more {failures}"
-    if row.failures > 1:
-        pace = (row.at - row.since) / (row.failures - 1)
-        words += f", at about {row.at + pace * row.failures_left:%H:%M} at this pace"
-    return f"{words}."
+    return f"{_most_failures(row.failures_left)}."
+
+
+def _most_failures(left: int) -> str:
+    failures = "failure" if left == 1 else "failures"
+    return f"The job is FAILED after at most {left} more {failures}"
+
+
+def _end_at_this_pace(row: FailureRow, left: int, policy: ExitPolicy) -> datetime:
+    """Return when the job is FAILED if each start takes as long as those of the row did on average.
+
+    The pauses are added as the policy orders them: they grow from failure to failure.
+    """
+    past = _pauses(range(1, row.failures), row, policy)
+    to_come = _pauses(range(row.failures, row.failures + left), row, policy)
+    start = max(row.at - row.since - past, timedelta()) / (row.failures - 1)
+    return row.at + start * left + to_come
+
+
+def _pauses(failures: range, row: FailureRow, policy: ExitPolicy) -> timedelta:
+    """Return the sum of the pauses after these failures of the row, counted from 1.
+
+    A program that ran for long is restarted at once.
+    """
+    if timedelta(seconds=row.longest_s) >= USEFUL_LIFE_MIN:
+        return timedelta()
+    return timedelta(seconds=sum(map(policy.restart_pause_s, failures)))

@@ -154,7 +154,7 @@ _PROGRAM_FAILURES: Final = {
     r"|File is not a zip file|ended before the end-of-stream marker"
     r"|truncated file: eof|file signature not found|Error while deserializing header"
     r"|Read less bytes than requested|too short to be an sstable|checksum does not match"
-    r"|corrupted record at|^\n\S*torch/serialization\.py:": (
+    r"|corrupted record at|^\n\S*torch/(?:serialization|_weights_only_unpickler)\.py:": (
         "The file is damaged, or was not written to its end, and a restart reads it again: remove"
         " it, so that the program begins from an older one. Write a checkpoint under another name"
         " first, and rename it."

@@ -21,8 +21,13 @@ TIMEOUT_S: Final = 60.0
 PAUSES_S: Final = (1.0, 2.0, 4.0)
 """Pauses before the retries of a call."""
 _INVALID: Final = 400
+_NOT_FOUND: Final = 404
 _TRANSIENT: Final = (429, 500, 502, 503, 504)
 """HTTP statuses after which a call is repeated: too many requests, and errors of servers."""
+
+
+class NotFoundError(PermanentError):
+    """The API has nothing at the address of the call."""
 
 
 class JobsApi:
@@ -42,7 +47,8 @@ class JobsApi:
     ) -> dict[str, Any]:
         """Return the response.
 
-        Raises PermanentError with the API's reason, and TemporaryError if there is no response.
+        Raises PermanentError with the API's reason, NotFoundError if there is no such thing, and
+        TemporaryError if there is no response.
 
         `invocation` identifies a call that creates a job: the API recognises it when the call is
         repeated. If the job is invalid, the call raises InvalidJobError.
@@ -66,6 +72,8 @@ class JobsApi:
                     # The problems are the job's: the address of the call, which Google's text
                     # begins with, is none of them.
                     raise InvalidJobError(problem.removeprefix(f"{method} {response.url}: "))
+                if response.status_code == _NOT_FOUND:
+                    raise NotFoundError(problem)
                 if response.status_code not in _TRANSIENT:
                     raise PermanentError(problem)
             if pause_s is not None:

@@ -4,7 +4,7 @@ An exit code may end the job as failed, rerun the job, or restart the replica.
 
 exitPolicy:
   preset: restart            # default, service, restart: docs/rules.md
-  fail: ["3", "64-80"]       # exit codes; a program killed by signal N exits with 128 + N
+  fail: ["3", "64-74"]       # exit codes; a program killed by signal N exits with 128 + N
   rerun: ["75"]
   restart: ["ps:2"]          # only of this task type
   pauses: false              # restart at once, also after quick failures

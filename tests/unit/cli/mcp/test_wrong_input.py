@@ -80,6 +80,15 @@ def test_wrong_arguments_are_named_and_nothing_is_done(
     assert not installation._store.recent_jobs(1)
 
 
+def test_wrong_job_id_names_the_job_that_is_similar(installation: Installation) -> None:
+    call(tools(installation), "submit", document=document())
+    (job,) = installation._store.recent_jobs(1)
+    for tool in ("status", "why", "logs", "cancel"):
+        text, is_error = call(tools(installation), tool, job=f"{job.job_id}x")
+        assert is_error
+        assert text.endswith(f"did you mean {job.job_id}?")
+
+
 def test_a_tool_that_does_not_exist_is_an_error(installation: Installation) -> None:
     assert call(tools(installation), "delete", job="a") == ("Unknown tool: delete", True)
 

@@ -126,7 +126,7 @@ def test_second_failure_in_a_row_has_a_line_of_its_own() -> None:
         lines += [(line.severity, line.message) for line in service_lines(entry)]
     announcement = (
         "The job is failing: 2 in a row, last ValueError: bad (a.py:1). The job is FAILED after at"
-        " most 4 more failures, at about 03:05 at this pace."
+        " most 4 more failures."
     )
     assert lines == [
         (Severity.WARNING, "failure 1"),

@@ -30,6 +30,7 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitPolicy, Preset
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.plan import Restarts
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
 from trainmaster.core.rules.judge import judge
@@ -102,8 +103,27 @@ def test_second_failure_is_shown_with_its_words_and_what_follows() -> None:
     assert failing_words(row) == f"failing: 2 in a row, last {WORDS}"
     assert following_words(state.job, row) == (
         "Restart 2 of 5 after a pause of 1 s. The job is FAILED after at most 22 more failures, at"
-        " about 03:24 at this pace."
+        " about 03:41 at this pace."
     )
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_end_at_this_pace_counts_the_pauses_that_follow(pauses: bool) -> None:
+    """Each incarnation fails 5 s after the pause that its decision ordered."""
+    policy = ExitPolicy(pauses=pauses)
+    state = one_vm(restarts=Restarts(exit_policy=policy))
+    seconds = 100.0
+    state = failed(state, seconds=seconds)
+    told = set()
+    for failures in range(1, 24):
+        seconds += policy.restart_pause_s(failures) + 5
+        if failures > 1:
+            row = row_of(state, seconds)
+            assert row is not None
+            told.add(following_words(state.job, row).partition(", at about ")[2])
+        state = failed(state, seconds=seconds)
+    assert state.job.state is JobState.FAILED
+    assert told == {f"{at(seconds):%H:%M} at this pace."}
 
 
 def test_number_of_failures_that_are_left_is_exact() -> None:
