@@ -1,7 +1,8 @@
 """The command of a folder that `trainmaster submit --folder` packs: which of its files it starts,
 and why it cannot start.
 
-The command is started without a shell: see `trainmaster.packaging.folder_program`.
+The command is started without a shell: see `trainmaster.packaging.folder_program`. A *wrapper* is a
+program that starts another command, such as `env`, `nice` or `timeout`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     """Return the Python file of the folder that the command runs, or None if it is not known."""
-    if moves_command(command):
+    if moves_command(command):  # a wrapper changes the folder, or where modules are found
         return None
     command = unwrapped(command)
     if not command:

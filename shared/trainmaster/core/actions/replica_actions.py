@@ -127,7 +127,9 @@ class ReplaceVm:
     is_vm_taken: bool = False
     """Whether the VM was lost; False: Trainmaster gave it up."""
     wasted: int = 0
-    """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
+    """Number of VMs in a row, with this one, that gave the replica no ten useful minutes; 0: this
+    one did, which ends the row. It becomes `Replica.wasted`.
+    """
     next_at: datetime | None = None
     """Earliest time of the request for the VM, after several wasted machines. For a member, it
     holds for all VMs of the job. None: at once, or when a pause of the gang that has begun is over.

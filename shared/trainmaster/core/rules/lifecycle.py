@@ -4,7 +4,8 @@ ready.
     submitted ──► QUEUED ──► PREPARING: VMs requested ──► RUNNING: all required replicas ready
 
 A synchronous job begins with a held round: its members wait until all of them are ready, and start
-together.
+together. An event that comes too late is ignored (`stale`); so is one that comes too early, which
+is judged again when it is repeated (`provisional`).
 """
 
 from __future__ import annotations
@@ -69,11 +70,12 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
         return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, begin)
     if event.taken is not None:
         return _take(event.taken, job, event)
-    turn = first_turn(job, event.outlook, now)
+    turn = first_turn(job, event.outlook, now)  # the first request for VMs, and in which zone
     order = (turn.candidate, *(turn.remaining or ()))
     next_at = next_request_at(job, now, now) if turn.waits else None
     text = f"The job's VMs are being created.{describe_order(job, order, event.outlook)}"
-    text += f" {event.misfit}" if event.misfit else ""
+    why_no_kept_machines = f" {event.misfit}" if event.misfit else ""
+    text += why_no_kept_machines
     return Decision(
         Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at)
     )
@@ -115,6 +117,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     job = state.job
     subject = event.subject
     who = replica.replica_id.words
+    # `event.ended`: the exit of the previous program, which no message has reported before.
     success = judge_primary_success(state, event.ended, now) if event.ended else None
     # If only some hosts of a slice have exited 0, the job goes on: this host is ready like others.
     if success and isinstance(success.action, SucceedJob):

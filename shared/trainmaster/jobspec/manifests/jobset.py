@@ -1,5 +1,9 @@
 """JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or one with a driver of one pod.
 
+Each `Level` lists the fields of one mapping: those that are converted; those that have no effect
+here (`dropped`, with the reason); those that no job can have (`refused`, with what to do); and
+those that stood elsewhere in earlier releases (`moved`).
+
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go and its webhook's defaults.
 """
 
