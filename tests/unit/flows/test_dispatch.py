@@ -14,9 +14,7 @@ from trainmaster_local.memory.bus import MemoryBus
 from trainmaster_local.memory.objects import MemoryObjects
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
-TOPICS = {
-    value for name, value in vars(topics).items() if name.isupper() and isinstance(value, str)
-}
+TOPICS = {value for name, value in vars(topics).items() if name.isupper()}
 """All topics."""
 WITHOUT_FUNCTION = {topics.JOB_STATE, topics.DEAD_LETTER}
 """Topics whose subscribers are users and operators."""

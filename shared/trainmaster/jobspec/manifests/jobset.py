@@ -73,7 +73,7 @@ class ReplicatedJob(Level):
     replicas: Count = 1
     template: Mapping[str, Any] = {}
     network: Mapping[str, Any] | None = None
-    """Of JobSet 0.1, where each replicated job had its own."""
+    """The network in JobSet 0.1, where each replicated job had its own."""
 
     dropped: ClassVar[Mapping[str, str]] = {
         "groupName": "Environment variables describe the whole job."
@@ -175,7 +175,9 @@ def convert_groups(
 def _names_of(group: Group, jobset: str, names: Names, *, is_only: bool) -> Names:
     """Return the names in the pods of one replicated job, with their completion index.
 
-    The index is that of a pod in one of the replicated job's jobs.
+    The index is that of a pod in one of the replicated job's jobs. It is known if all pods have the
+    same one, or if it is the rank of the replica, because there is one such job. Otherwise the
+    names have no index, and a manifest that refers to it is refused.
     """
     if group.batch.completion_mode != "Indexed":
         return names
