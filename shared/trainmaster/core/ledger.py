@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
+from trainmaster.core.actions import AcceptJob, Ignore, RecordCompletion, ReplicaAction
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import End, Event, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve, store
@@ -157,15 +157,17 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
 def judged(stored: State, entry: LedgerEntry) -> State:
     """Return the state that the entry was judged on.
 
-    A move to another zone writes only the job, and other events of a replica only that replica, so
-    neither disturbs the commit of the other. An event of a VM below the floor that changed its
-    replica was judged before the move.
+    A move to another zone and the end of a round write only the job, and other events of a replica
+    only that replica, so neither disturbs the commit of the other. An event of a VM below the floor
+    that changed its replica was judged before the move. The loss of a completed member's VM was
+    judged before the end of the round recalled the member.
     """
     placement = stored.job.placement
     event = entry.event
-    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
-        entry.decision.action, ReplicaAction
-    ):
+    action = entry.decision.action
+    if isinstance(action, RecordCompletion) and action.is_vm_lost:
+        return stored
+    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(action, ReplicaAction):
         floor = min(placement.floor, event.subject.vm_generation)
         job = replace(stored.job, placement=replace(placement, floor=floor))
         return recall(replace(stored, job=job))
