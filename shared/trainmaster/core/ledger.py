@@ -11,10 +11,10 @@ counts. `recall` shows the replicas as they are after such changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, Ignore, RecordCompletion, ReplicaAction
+from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import End, Event, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve, store
@@ -158,19 +158,16 @@ def judged(stored: State, entry: LedgerEntry) -> State:
     """Return the state that the entry was judged on.
 
     A move to another zone and the end of a round write only the job, and other events of a replica
-    only that replica, so neither disturbs the commit of the other. An event of a VM below the floor
-    that changed its replica was judged before the move. The loss of a completed member's VM was
-    judged before the end of the round recalled the member.
+    only that replica, so neither disturbs the commit of the other. An event that changed its
+    replica was judged while the replica had the event's VM: before anything recalled it.
     """
-    placement = stored.job.placement
     event = entry.event
-    action = entry.decision.action
-    if isinstance(action, RecordCompletion) and action.is_vm_lost:
-        return stored
-    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(action, ReplicaAction):
-        floor = min(placement.floor, event.subject.vm_generation)
-        job = replace(stored.job, placement=replace(placement, floor=floor))
-        return recall(replace(stored, job=job))
+    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
+        entry.decision.action, ReplicaAction
+    ):
+        replica = stored.find(event.subject.attempt, event.subject.replica_id)
+        if replica is not None and replica.vm_generation == event.subject.vm_generation:
+            return stored
     return recall(stored)
 
 

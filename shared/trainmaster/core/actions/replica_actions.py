@@ -39,6 +39,8 @@ class MarkReady:
     """The machine of the slice's host that reported."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_kept_vm: bool = False
+    """For a member: whether it has the VM that it had when this round was ordered."""
     has_ended: bool = False
     """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False
@@ -62,6 +64,8 @@ class MarkHostReady:
     """The machine of the host."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_kept_vm: bool = False
+    """For a member: whether it has the VM that it had when this round was ordered."""
     has_ended: bool = False
     """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False

@@ -24,7 +24,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stal
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.machine_set import HeldMachines, Taken
-from trainmaster.core.model.members import current_incarnation, is_member, is_ready
+from trainmaster.core.model.members import current_incarnation, has_kept_vm, is_member, is_ready
 from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
@@ -133,6 +133,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
     )
     has_ended = round_end(state, event) is not None
+    keeps_vm = number is not None and has_kept_vm(job, replica)
     hosts_ready = {*reported, subject.host}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
@@ -142,6 +143,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
             subject.vm.instance_id,
             host_vm,
             number,
+            has_kept_vm=keeps_vm,
             has_ended=has_ended,
             left_peers=event.left_peers,
         )
@@ -152,6 +154,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
         host_vm,
         number,
+        has_kept_vm=keeps_vm,
         has_ended=has_ended,
         left_peers=event.left_peers,
         measurement=event.ended.measurement if event.ended else None,
