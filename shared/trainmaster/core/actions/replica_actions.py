@@ -130,6 +130,8 @@ class ReplaceVm:
     """Limit that the replacement is charged to."""
     is_vm_taken: bool = False
     """Whether the VM was lost; False: Trainmaster gave it up."""
+    has_run: bool = False
+    """Whether the program had run on it, as its exit tells; False: that is not known."""
     wasted: int = 0
     """Number of VMs in a row, with this one, that gave the replica no ten useful minutes; 0: this
     one did, which ends the row. It becomes `Replica.wasted`.

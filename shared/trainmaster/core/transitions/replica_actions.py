@@ -52,11 +52,10 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case RecordHostDone():
             return Change(replicas=(_with_host_done(replica, action),))
         case RecordCompletion():
-            # The report that it was ready may arrive after that of its completion.
             done = move_replica(
                 replica,
                 ReplicaState.COMPLETED,
-                ready_at=replica.ready_at or now,
+                ready_at=_ready_at(replica, now),
                 done_at=action.done_at,
                 instance_id=None if action.is_vm_lost else replica.instance_id,
             )
@@ -69,6 +68,13 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
             return Change(job=job, replicas=(replaced,), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _ready_at(replica: Replica, now: datetime) -> datetime:
+    """Return when a replica of which a program has ended became ready: now, if the report of that
+    has not arrived.
+    """
+    return replica.ready_at or now
 
 
 def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
@@ -130,6 +136,7 @@ def _restart(plan: Plan, replica: Replica, action: RestartReplica, now: datetime
         charged(plan, _with_measurement(replica, action), action, now),
         ReplicaState.RESTARTING,
         now,
+        ready_at=_ready_at(replica, now),
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
         bug=action.bug,
         failing=action.failing,
@@ -162,6 +169,7 @@ def replace_vm(plan: Plan, replica: Replica, action: ReplaceVm, now: datetime) -
         # nothing is known of the next VM: no id, no report, no host
         **NO_VM | {"next_at": None if _waits_with_gang(plan, replica) else action.next_at},
         vm_generation=replica.vm_generation + 1,
+        ready_at=_ready_at(replica, now) if action.has_run else replica.ready_at,
         quick_failures=0,
         bug=None,
         failing=None,
