@@ -57,7 +57,7 @@ EXTRA_MIB_MAX: Final = 40.0
 """Most memory that it may use beyond its bare app's."""
 CONSOLE_START_EXTRA_S_MAX: Final = 0.25
 CONSOLE_EXTRA_MIB_MAX: Final = 50.0
-"""The same for the console. It imports templates, the job format and prices, which no other
+"""The two limits of the console. It imports templates, the job format and prices, which no other
 function needs together.
 """
 LIGHT_MIB_MAX: Final = 160.0

@@ -54,7 +54,7 @@ REQUIREMENT: Final = "humanize==4.12.3\n"
 KEEP: Final = "5m"
 """Time for which a job keeps its machines."""
 KEEP_TRIALS: Final = "120s"
-"""The same for the trials of a tuning job."""
+"""Time for which a trial of a tuning job keeps its machines."""
 COMMAND_S: Final = 900.0
 """Longest time of one command, on a busy machine."""
 TRIALS: Final = 8

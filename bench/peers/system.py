@@ -49,7 +49,7 @@ class System:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """Of this run: programs write their moments here, systems their logs."""
+        """Folder of this run: programs write their moments here, systems their logs."""
         folder.mkdir(parents=True)
         self.environment = dict(os.environ)
         self.services: list[subprocess.Popen[bytes]] = []

@@ -135,7 +135,7 @@ class History:
 
     def _on_commit(self, entry: LedgerEntry) -> None:
         self._job_of(entry.job_id).examiner.on_commit(entry)
-        self.machine_sets.on_commit(self.jobs)
+        self.machine_sets.on_commit(entry, self.jobs)
 
     def _sweep(self) -> None:
         self.functions.publish(topics.SWEEP, b"{}", {})

@@ -6,6 +6,7 @@ K2  Nobody deletes a healthy VM while it is kept, unless its replica had given i
 K3  Each second of a VM is paid by one job: what its jobs pay for does not overlap, and a next job
     pays from the moment on at which the one before pays for the kept machine no more.
 K4  What was released is nobody's: no set is kept after the end of all jobs.
+K5  No job takes a VM whose loss or fault a commit has recorded before.
 
 That no program starts beside an older one is examined by the machine (`processes`), and that no VM
 is left by each job's examiner.
@@ -20,6 +21,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tests.explorer.jobs import ExploredJob
+from trainmaster.core.events import Event, ExitCause, ReplicaExited, VmLost
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import State
 from trainmaster.core.model.machine_set import KeptVm, MachineSet
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.reporting.history import read_history
@@ -32,8 +36,23 @@ if TYPE_CHECKING:
 
 SKEW: Final = timedelta(seconds=5)
 """How much the clocks of two functions may differ, with what a commit takes."""
+FAULTS: Final = (ExitCause.UNFIT, ExitCause.SETUP, ExitCause.VM_STOPPING)
+"""Causes of exits that tell a fault of the VM."""
 _Paid = tuple[Span, str]
 """A span, and the job that pays."""
+
+
+def _faulty_vm(event: Event) -> str:
+    """Return the id of the VM that is lost, or of which its agent has found a fault; empty: the
+    event tells neither.
+    """
+    match event:
+        case VmLost() if event.is_vm_loss:
+            return event.subject.vm.instance_id
+        case ReplicaExited() if event.cause in FAULTS:
+            return event.subject.vm.instance_id
+        case _:
+            return ""
 
 
 class MachineSets:
@@ -42,15 +61,34 @@ class MachineSets:
     def __init__(self, world: World, store: MemoryStore) -> None:
         self._world = world
         self._store = store
+        self._faulty: dict[str, LedgerEntry] = {}
+        """Instance id → the first entry that records its loss or a fault of it."""
+        self._takers: set[str] = set()
+        """Ids of the jobs that have taken kept machines."""
 
-    def on_commit(self, jobs: Mapping[str, ExploredJob]) -> None:
-        """K1: a machine set has at most one holder that lives."""
+    def on_commit(self, entry: LedgerEntry, jobs: Mapping[str, ExploredJob]) -> None:
+        """K1: a machine set has at most one holder that lives. K5."""
         states = [job.examiner.state for job in jobs.values() if job.examiner.state]
-        live = [state.job for state in states if not state.job.state.is_terminal]
-        held = Counter(job.set_id for job in live if job.machines)
+        live = [state for state in states if not state.job.state.is_terminal]
+        held = Counter(state.job.set_id for state in live if state.job.machines)
         for set_id, count in held.items():
             if count > 1:
                 self._world.violate("K1 two live holders", set_id)
+        for state in live:
+            if state.job.tenure > 1 and state.job.job_id not in self._takers:
+                self._takers.add(state.job.job_id)
+                self._examine_taken(state)
+        faulty = _faulty_vm(entry.event)
+        if faulty:
+            self._faulty.setdefault(faulty, entry)
+
+    def _examine_taken(self, state: State) -> None:
+        """K5: `state` is that of a job which has just taken kept machines."""
+        for replica in state.replicas:
+            entry = self._faulty.get(replica.instance_id or "")
+            self._world.notes["machines taken by a commit"] += replica.instance_id is not None
+            if entry is not None:
+                self._world.violate("K5 a faulty VM is taken", state.job.job_id, replica, entry.key)
 
     def on_delete(self, vm: ExploredVm) -> None:
         """K2: a healthy VM is not deleted while it is kept."""

@@ -186,6 +186,10 @@ def store_no_instance_id(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def judge_no_loss_of_kept_vms(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(judging, "judge_loss_while_kept", lambda *_: None)
+
+
 def own_vms_from_before_a_restore(patch: pytest.MonkeyPatch) -> None:
     """Let a job that took machines own all VMs of its own name."""
     owner_of_vm = MemoryStore.owner_of_vm
@@ -222,6 +226,7 @@ def delete_vms_of_the_completed(patch: pytest.MonkeyPatch) -> None:
         (let_earlier_holders_act, "kept-takers", 0, {"healthy VM deleted"}),
         (delete_vms_of_the_completed, "kept-takers", 0, {"K2 a kept VM is deleted"}),
         (store_no_instance_id, "kept-losses", 1, {"K3 paid by nobody"}),
+        (judge_no_loss_of_kept_vms, "kept-losses", 362, {"K5 a faulty VM is taken"}),
         (own_vms_from_before_a_restore, "kept-restored", 200, {"leak"}),
     ],
 )

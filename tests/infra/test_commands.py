@@ -46,6 +46,17 @@ PROGRAMS: Final = ("gcloud", "trainmaster", "make", "terraform")
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROSE: Final = re.compile(r"[…|]|\$\{")
 
+NAME: Final = re.compile(r"\btrainmaster-[A-Za-z-]*")
+"""Name of a resource of an installation. One that ends in `-` is the beginning of several."""
+OTHER_NAMES: Final = {
+    "trainmaster-job",  # a label of VMs
+    "trainmaster-NAME",  # any function
+    "trainmaster-deliver",  # what an operator creates for the delivery
+    "trainmaster-delivery",
+    "trainmaster-terraform",
+}
+"""Names that infra/ does not create."""
+
 _BLOCK: Final = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINE: Final = re.compile(rf"^[\s#$]*((?:{'|'.join(PROGRAMS)})\s.*)$", re.MULTILINE)
@@ -238,6 +249,18 @@ def test_documented_commands_exist() -> None:
         except WrongError as error:
             wrong[str(command)] = str(error)
     assert wrong == {}
+
+
+def test_names_of_resources_in_gclouds_commands_are_those_of_infra() -> None:
+    names = NAME.findall((ROOT / "tests/infra/names_of_an_installation.txt").read_text("utf-8"))
+    unknown = {
+        (str(command), name)
+        for command in ALL
+        if command.words[0] == "gcloud"
+        for name in NAME.findall(" ".join(command.words))
+        if name not in {*names, *OTHER_NAMES} and not name.endswith("-")
+    }
+    assert unknown == set()
 
 
 def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:

@@ -7,7 +7,7 @@ import trial
 from ray import tune
 
 FILE = sys.argv[1]
-"""Of this process: in a trial, sys.argv is that of Ray's worker."""
+"""The first argument of this process. In a trial, sys.argv is that of Ray's worker."""
 
 
 def objective(config):

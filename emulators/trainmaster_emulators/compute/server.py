@@ -114,6 +114,7 @@ class ComputeServer(RestServer):
             *((method, f"/emulator/v1{path}", endpoint) for method, path, endpoint in own),
             *((method, path, partial(self._call, name)) for method, path, name in _ROUTES),
         )
+        # Both servers fail the calls that a test has requested through one address.
         self.tpus.failing_calls = self.failing_calls
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

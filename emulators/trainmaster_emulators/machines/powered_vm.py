@@ -3,6 +3,9 @@
 Disk        DIR/vms/ID/{home,work,tmp,bin,python,startup-script}, deleted with the VM
             DIR/serial/NAME-ID.log, kept
 PoweredVm   one power-on: `vm_init` and all its descendants
+
+`vm_init` is the first process of a VM, and runs its startup script. SIGTERM lets it shut the VM
+down; the end of its standard input lets it kill all processes of the VM at once.
 """
 
 from __future__ import annotations
@@ -128,7 +131,7 @@ class PoweredVm:
         self._container_marker = vm_container_engine.container_marker(disk.root)
         path = disk.write_script(script)
         disk.empty_tmp()
-        python = [sys.executable, "-I", "-S"]
+        python = [sys.executable, "-I", "-S"]  # without site packages: one process for each VM
         remove_containers = [*python, vm_container_engine.__file__, self._label]
         arguments = [str(path), str(disk.tmp), str(self._container_marker), *remove_containers]
         with disk.serial_log.open("ab") as serial:
@@ -167,7 +170,8 @@ class PoweredVm:
         }
 
     def _watch(self) -> None:
-        if self._init.wait() != 0:
+        was_killed = self._init.wait() != 0
+        if was_killed:
             self._kill_strays()
         if not self._ending:
             self._on_unexpected_end(self)
@@ -189,7 +193,7 @@ class PoweredVm:
         """
         self._ending = True
         with contextlib.suppress(OSError):  # closed by another thread
-            cast(IO[bytes], self._init.stdin).close()
+            cast(IO[bytes], self._init.stdin).close()  # `vm_init` kills all processes
         self._init.wait()
 
     def _kill_strays(self) -> None:

@@ -22,7 +22,7 @@ from trainmaster_emulators.process import processes
 GOOGLE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
 """Contains the emulators and Java. Source: https://cloud.google.com/sdk/docs/downloads-docker."""
 FAKE_GCS: Final = "fsouza/fake-gcs-server:1.54.0"
-"""The same version as the program in the wheel.
+"""Image of the Cloud Storage emulator, of the same version as the program in the wheel.
 
 Source: https://hub.docker.com/r/fsouza/fake-gcs-server.
 """

@@ -86,6 +86,7 @@ class Running:
             kept = [self._socket.fileno()]
             argv.append(f"--fd={kept[0]}")
             if self._forks:
+                # Popen calls it in the child, where it runs the module and never returns.
                 fork = partial(forked_module.run, argv, self._environment, kept[0], os.getpid())
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(

@@ -117,7 +117,10 @@ class JobMonitor:
         self.report.line("decision", f"{decision.text}{rule}", "yellow" if decision.rule else "")
 
     def _report_output(self, state: State) -> None:
-        """Report the primary's lines about progress, and those of others about resumed training."""
+        """Report the primary's lines about progress, and those of others about resumed training.
+
+        Of a replica whose agent has not reported yet, all lines about progress are reported.
+        """
         try:
             vms = self.fleet.list_vms(self.job_id)
         except TemporaryError:

@@ -94,7 +94,7 @@ def _check_quota(call: Call, service: Service, caller: str) -> None:
 
     It also stops a client that submits in a loop.
 
-    Source: the service's quota of 60 `jobs.create` per minute.
+    Source: AI Platform Training's quota of 60 `jobs.create` per minute.
     """
     limit = service.jobs_per_minute
     if not limit or service.shares.take(caller, limit) == 0:

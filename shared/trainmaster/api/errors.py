@@ -194,6 +194,18 @@ def invalid_job(error: InvalidJob) -> ApiError:
     return ApiError(400, "INVALID_ARGUMENT", str(error), [_bad_request(violations)])
 
 
+def invalid_document(error: InvalidJob) -> ApiError:
+    """Return the same for a document of any format, whose fields are named as its sender wrote
+    them.
+    """
+    violations = [
+        (problem.field, f"{problem.problem} (for example {problem.example})")
+        for problem in error.problems
+    ]
+    message = "\n".join(problem.as_sent for problem in error.problems)
+    return ApiError(400, "INVALID_ARGUMENT", message, [_bad_request(violations)])
+
+
 def quota_exceeded(project: str, description: str) -> ApiError:
     """Return the error for a request above a quota. `description`: which quota, as a sentence.
 

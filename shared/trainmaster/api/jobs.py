@@ -43,7 +43,7 @@ FIELDS: Final = frozenset(
 )
 """Top-level fields that a filter may name."""
 STATES: Final = {state: state.value for state in JobState}
-"""The states in the service's words."""
+"""The states in the words of AI Platform Training."""
 SCHEDULED_AT: Final = "x-cloudscheduler-scheduletime"
 """Source: the header that Cloud Scheduler sends with each call."""
 

@@ -62,8 +62,10 @@ class Bounds:
     def condition(self, words: Mapping[JobState, str]) -> JobFilter | None:
         """Return the one condition by which the store finds the jobs. None: no job can match.
 
-        With a second one, the store itself would skip jobs, and no limit would end its search.
-        `words`: the states as the API shows them.
+        The store has an index for each condition alone. If it got two, it would read and skip jobs
+        itself, and the list could not stop it after a number of jobs. For the same reason the store
+        returns deleted jobs and trials, too (`with_unlisted`): the list skips them. `words`: the
+        states as the API shows them.
         """
         states = tuple(state for state, word in words.items() if self.has_state(word))
         if not states or self.since_s > self.until_s:
@@ -92,8 +94,8 @@ class Condition:
     holds: Callable[[Mapping[str, object]], bool]
     """Whether a job, as the API shows it, meets the condition."""
     bounds: Bounds = field(default_factory=Bounds)
-    """Those of the jobs for which it holds."""
+    """Bounds of the jobs for which the condition holds."""
     bounds_of_others: Bounds = field(default_factory=Bounds)
-    """Those of the jobs for which it does not hold."""
+    """Bounds of the jobs for which the condition does not hold."""
     nesting: int = 0
     """Depth of parentheses."""

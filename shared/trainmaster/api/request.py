@@ -30,7 +30,7 @@ VALIDATE_ONLY: Final = "validateOnly"
 Source of its name and meaning: google.aip.dev/163.
 """
 _VALIDATE_ONLY_SPELLINGS: Final = (VALIDATE_ONLY, "validate_only")
-"""Those that Google's APIs accept."""
+"""The spellings of the parameter that Google's APIs accept."""
 _SIMILAR_PARAMETERS: Final = ("validateonly", "validate", "dryrun", "checkonly", "check")
 """Names that callers may use for `validateOnly`, without underscores and hyphens. None of them is
 ever ignored: the request would create the job.
@@ -51,7 +51,7 @@ It is gcloud's polling interval (60 s by default), the age of the entries that i
 their own delay.
 """
 LOCAL_LOG_DELAY_S: Final = 15.0
-"""As above, with the polling interval of the local stack's environment (2 s)."""
+"""`LOG_DELAY_S` on the local stack, whose environment sets gcloud's polling interval to 2 s."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,8 @@ class Call:
     """Values of the variables in the route's address."""
     token: str
     idempotency_key: str
-    """The same for all attempts of one request, different for all other requests."""
+    """Text that is the same for all attempts of one request, and different for all other requests.
+    """
 
     @property
     def project(self) -> str:
@@ -187,8 +188,8 @@ def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
 
     Equal requests have the same key only if gcloud marks them as one invocation.
 
-    The service answered every second create with 409, and clients without an invocation id expect
-    that.
+    All others have different keys: AI Platform Training answered the second of two equal requests
+    to create a job with 409, and clients expect that.
     """
     match = _INVOCATION.search(request.headers.get("user-agent", ""))
     invocation = match[1] if match else new_id()

@@ -32,7 +32,7 @@ from trainmaster.jobspec.job_document import (
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.problems import InvalidJob, snake_case
 from trainmaster.jobspec.reading.document_kinds import (
     AI_PLATFORM,
     VERTEX_TUNING,
@@ -52,6 +52,13 @@ _UNNAMED: Final = "document"
 
 def submit(call: Call, service: Service) -> Json:
     """Return the job as the API of its kind shows it."""
+    try:
+        return _submit(call, service)
+    except InvalidJob as invalid:
+        raise errors.invalid_document(invalid) from None
+
+
+def _submit(call: Call, service: Service) -> Json:
     body = parse_document(call.request.body, BODY_NAME)
     _refuse_unknown_fields(body)
     file_name = _text(body, "fileName")

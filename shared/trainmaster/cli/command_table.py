@@ -178,7 +178,7 @@ JOB_COMMANDS: Final = {
     "advise": _ADVISE,
     "cost": _COST,
 }
-"""Of `trainmaster jobs`, besides those in `cli.jobs`."""
+"""Commands of `trainmaster jobs`, besides those in `cli.jobs`."""
 
 HABITS: Final = {
     "abort": "cancel",

@@ -31,9 +31,11 @@ _KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An option, and the fields that it sets: paths of canonical names.
+    """An option, and the fields that it sets.
 
-    Without fields it has no effect.
+    A field is a path of canonical names, such as `trainingInput.region`. In a path, `*` stands for
+    every item of a list, and `a|b` for those of the two fields that the item has. Without fields
+    the option has no effect.
     """
 
     help: str
@@ -273,6 +275,7 @@ def apply_flags(
         raise PermanentError(
             f"{', '.join(unknown)}: a {kind.title} has no field for it. Leave it out"
         )
+    # In a wrapped document, the fields of a job are in a field of their own, as the paths say.
     result = kind.wrapped(document) if values else dict(document)
     for name, path in paths.items():
         if path is not None:

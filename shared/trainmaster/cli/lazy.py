@@ -94,7 +94,7 @@ def _no_type(**_: object) -> str:
 class LazyGroup(TyperGroup):
     """A group with lazy commands after its own.
 
-    The types are those of the click that typer contains.
+    Parameters of methods are `Any`: they are objects of the copy of click that typer contains.
     """
 
     lazy: ClassVar[Mapping[str, LazyCommand]] = {}

@@ -38,7 +38,9 @@ from trainmaster.settings import settings
 POLL_S: Final = 1.0
 """Time between two reads of a log that is followed, on a local stack."""
 POLL_GOOGLE_S: Final = 5.0
-"""The same on Google Cloud. Source: Cloud Logging allows 60 read requests a minute in a project."""
+"""Time between two reads on Google Cloud. Source: Cloud Logging allows 60 read requests a minute in
+a project.
+"""
 SETTLE_GOOGLE_S: Final = 5.0
 """Age from which entries are complete. Source: gcloud waits as long before it shows them."""
 TRIES: Final = 3

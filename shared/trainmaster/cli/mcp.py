@@ -219,7 +219,9 @@ def _known_problem(error: BaseException | None) -> str | None:
         return "; ".join(
             f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()
         )
-    if isinstance(error, (InvalidJob, PermanentError, TemporaryError, *USER_ERRORS)):
+    if isinstance(error, InvalidJob):
+        return "\n".join(problem.as_sent for problem in error.problems)
+    if isinstance(error, (PermanentError, TemporaryError, *USER_ERRORS)):
         return explain(error) or str(error)
     return None
 

@@ -126,7 +126,7 @@ class HintingCommand(TyperCommand):
 
 
 class HintingSubmit(HintingCommand):
-    """The same for commands that submit jobs."""
+    """A `HintingCommand` that submits a job."""
 
     meanings = _OF_SUBMIT
 

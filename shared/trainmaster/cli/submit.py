@@ -46,6 +46,7 @@ from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from trainmaster.jobspec.reading.field_names import EXTENSION
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
+from trainmaster.ports.store_values import SUBMISSION_MAX
 from trainmaster.presentation.job_view import console_link, job_view
 from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
@@ -277,7 +278,7 @@ def send(
     # Tells this submission from another one of the same id.
     source = f"cli:{uuid.uuid4().hex}/{user_name()}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
-    stored_max_s = topics.SUBMISSION_MAX.total_seconds()
+    stored_max_s = SUBMISSION_MAX.total_seconds()
     deadline = time.monotonic() + stored_max_s
     while time.monotonic() < deadline:
         for _ in range(LOADS_PER_REJECTION_SCAN):

@@ -11,7 +11,7 @@ from trainmaster.core.actions import Action, Ignore
 class Rule(IntEnum):
     """The ids of the rules in docs/rules.md; 0 is the normal course of a job.
 
-    They are stored, and are not the order of judging.
+    They are stored, and are not the order of judging. 5 is not used.
     """
 
     LIFECYCLE = 0

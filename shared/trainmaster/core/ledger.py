@@ -11,7 +11,7 @@ counts. `recall` shows the replicas as they are after such changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
@@ -157,18 +157,17 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
 def judged(stored: State, entry: LedgerEntry) -> State:
     """Return the state that the entry was judged on.
 
-    A move to another zone writes only the job, and other events of a replica only that replica, so
-    neither disturbs the commit of the other. An event of a VM below the floor that changed its
-    replica was judged before the move.
+    A move to another zone and the end of a round write only the job, and other events of a replica
+    only that replica, so neither disturbs the commit of the other. An event that changed its
+    replica was judged while the replica had the event's VM: before anything recalled it.
     """
-    placement = stored.job.placement
     event = entry.event
     if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
         entry.decision.action, ReplicaAction
     ):
-        floor = min(placement.floor, event.subject.vm_generation)
-        job = replace(stored.job, placement=replace(placement, floor=floor))
-        return recall(replace(stored, job=job))
+        replica = stored.find(event.subject.attempt, event.subject.replica_id)
+        if replica is not None and replica.vm_generation == event.subject.vm_generation:
+            return stored
     return recall(stored)
 
 

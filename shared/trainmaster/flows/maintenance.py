@@ -63,7 +63,7 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
 
 
 def _incarnation_on(job_id: str, event: SystemEvent, store: States) -> IncarnationRef | None:
-    """Return the incarnation on exactly this VM.
+    """Return the incarnation, one execution of the replica's program, on exactly this VM.
 
     None: no agent has reported from the VM yet, or the replica has another VM by now.
     """

@@ -1,6 +1,8 @@
-"""Requests of users about an existing job: cancel it, delete it, change its labels.
+"""Requests of users about an existing job: cancel it, delete it, change its labels, or release the
+machines that it keeps for a next job.
 
-All of them may be repeated, and raise PermanentError if the job does not exist.
+All of them may be repeated. All but `release_machines` raise PermanentError if the job does not
+exist.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str) -> bool:
 
 
 def release_machines(job_id: str, deps: Deps, *, by: str) -> bool:
-    """Delete the machines that an ended job keeps. Return False if it keeps none.
+    """Delete the machines that an ended job keeps for a next job. Return False if it keeps none, or
+    does not exist.
 
     `by` names the user in the ledger.
     """
@@ -47,6 +50,8 @@ def release_machines(job_id: str, deps: Deps, *, by: str) -> bool:
     machines = loaded.state.machine_set if loaded else None
     if loaded is None or machines is None or not loaded.state.keeps_machines:
         return False
+    # The tenure, the number of the job among the users of the machines, tells this request from one
+    # about the machines of a later job.
     event = MachinesReleased(job_id, machines.tenure, ReleaseCause.USER, deps.clock(), by)
     return isinstance(record(event, deps).entry.decision.action, ReleaseMachines)
 
@@ -62,9 +67,9 @@ def change_labels(
 ) -> bool:
     """Replace all labels of the job, whether it has ended or not.
 
-    False: the labels have changed since the version `seen`. None as `seen` replaces them in any
-    case. `request_key` identifies the request, so that a repeated request is recorded once. `by`
-    names the user in the ledger.
+    `seen`: the version of the labels that the user has seen; if they have changed since, nothing is
+    replaced, and False is returned. None: they are replaced in any case. `request_key` identifies
+    the request, so that a repeated request is recorded once. `by` names the user in the ledger.
     """
     new_labels = tuple(Label(key, value) for key, value in sorted(labels.items()))
     request = LabelsChanged(job_id, new_labels, request_key, deps.clock(), by, seen)

@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 3.0
 
 
 class CloudJobLog:
-    """The service's own lines in a job's log, in Cloud Logging. Thread-safe, as its client is.
+    """Trainmaster's own lines in a job's log, in Cloud Logging. Thread-safe, as its client is.
 
     Adapter of `trainmaster.ports.JobLog`. `endpoint`: an emulator's; empty: Google's.
 

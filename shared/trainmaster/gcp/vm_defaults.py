@@ -1,6 +1,4 @@
-"""Settings that all VMs and TPU nodes of an installation share, and the error value of both
-fleets.
-"""
+"""Settings that all VMs and TPU nodes of an installation share."""
 
 from __future__ import annotations
 
@@ -69,13 +67,3 @@ class VmDefaults:
 
     def _account_subnetwork(self, network: str, region: str) -> str:
         return f"projects/{self.project}/regions/{region}/subnetworks/{network}-{region}"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An error of a call or of a long-running operation, in Google's words."""
-
-    code: str
-    message: str
-    zones_available: tuple[str, ...] = ()
-    """Zones that the error suggests, if any."""

@@ -44,9 +44,16 @@ class Problem:
     def __str__(self) -> str:
         """Return the problem as the service words it: `Field: <snake_case path> Error: <text>`.
 
-        Source: all validation errors of the service.
+        Source: all validation errors of AI Platform Training.
         """
         return " ".join(f"Field: {service_path(self.field)} Error: {self.problem}".splitlines())
+
+    @property
+    def as_sent(self) -> str:
+        """The same with the name that the sender wrote, and with a correct value."""
+        end = "" if self.problem.endswith("?") else "."
+        text = f"Field: {self.field} Error: {self.problem}{end} Example: {self.example}"
+        return " ".join(text.splitlines())
 
 
 # The name is that of the outcome that the sender sees, not of a fault of this program.
@@ -54,7 +61,7 @@ class InvalidJob(Exception):  # noqa: N818
     """The job cannot be accepted.
 
     `problems` has the first one of each field, and is never empty. The text has a line per problem
-    in the service's form.
+    in the form that AI Platform Training gave it.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -99,7 +106,7 @@ def service_path(path: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Convert a name to that of the service's proto: `workerType` → `worker_type`."""
+    """Convert a name to that of Google's protocol buffers: `workerType` → `worker_type`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 

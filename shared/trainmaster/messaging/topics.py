@@ -1,4 +1,4 @@
-"""Names of the topics, and how long a submission may take.
+"""Names of the topics.
 
 Each topic of a function has one push subscription of the same name (docs/interfaces.md).
 
@@ -8,15 +8,10 @@ audit log to SYSTEM_EVENTS.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 UPLOAD: Final = "trainmaster-upload"
 SUBMIT: Final = "trainmaster-submit"
-SUBMISSION_MAX: Final = timedelta(seconds=60)
-"""Time that the function submit may take until a job that was published to SUBMIT is stored or
-refused.
-"""
 VM_READY: Final = "trainmaster-vm-ready"
 REPLICA_EXIT: Final = "trainmaster-replica-exit"
 MAINTENANCE: Final = "trainmaster-maintenance"

@@ -67,6 +67,7 @@ SECRETS: Final = (
 They are in lower case, and match names in every case.
 """
 LEADS_OUT: Final = "leads out of the folder"
+LINKS_FOLDER: Final = "is a link to a folder"
 SECRET: Final = "may contain secrets"  # noqa: S105 - a reason
 GIT_IGNORES: Final = "git ignores it"
 SHOWN_MAX: Final = 10
@@ -108,7 +109,8 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
     """Choose which of these paths in the folder are packed.
 
     `wanted`: patterns of files that are packed although they may contain secrets, or git ignores
-    them. A link that leads out of the folder is never packed.
+    them. A link that leads out of the folder is never packed, and no link to a folder is followed:
+    it may lead to itself.
     """
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
@@ -117,6 +119,8 @@ def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()
         name = path.relative_to(folder).as_posix()
         if leads_out(folder, path):
             left_out[name] = LEADS_OUT
+        elif path.is_symlink() and is_folder(path):
+            left_out[name] = LINKS_FOLDER
         elif not is_file(path):
             continue
         elif not _is_secret(folder, path):
@@ -145,6 +149,14 @@ def is_file(path: Path) -> bool:
     """
     try:
         return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether the path is a folder, or a link to one; see `is_file`."""
+    try:
+        return path.is_dir()
     except OSError:
         return False
 

@@ -12,6 +12,8 @@ from trainmaster.core.model.job_names import lower_case_names
 from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.owner import owner
 
+SUBMISSION_MAX: Final = timedelta(seconds=60)
+"""Time that the function submit may take until a published job is stored, or its `Rejection` is."""
 CLOCKS_DIFFER: Final = timedelta(seconds=10)
 """More than the clock of a function differs from that of Pub/Sub."""
 MACHINES: Final = "machines"

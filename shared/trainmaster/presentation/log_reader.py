@@ -200,7 +200,8 @@ class LogReader:
             some_need_not_wait = bool(waiting_vms) and self._complete != complete_before
             if not token and not some_need_not_wait:
                 return
-            if lines or not token:
+            begins_new_query = bool(lines) or not token
+            if begins_new_query:
                 token = ""
                 waiting_vms.clear()
                 complete_before = dict(self._complete)
@@ -264,7 +265,7 @@ class LogReader:
 def _just_before(timestamp: str) -> str:
     """Return a time that sorts just before this one, and after all earlier ones.
 
-    No time of a VM ends in 0.
+    The agent gives no line a time that ends in 0 (`agent.reporting.log_buffer`).
     """
     return f"{timestamp[:-2]}0Z"
 

@@ -56,6 +56,7 @@ def headline(job: Job, ending: Ending | None) -> str:
     Empty if it runs or has succeeded.
     """
     text = summary(job.error_message or "")
+    # The error message of some reasons ends with the remedy.
     return text.removesuffix(ending.remedy).rstrip() if ending else text
 
 

@@ -63,7 +63,7 @@ ROWS: tuple[Row, ...] = (
         _BUG,
         "NCCL",
         "nccl.h: ncclInvalidUsage and ncclInvalidArgument; horovod/common/ops/nccl_operations.cc",
-        (r"ncclinvalid(?:usage|argument)|nccl\w* failed: invalid",),
+        (r"ncclinvalid(?:usage|argument)|nccl\w{0,40} failed: invalid",),
     ),
     _row(
         _BUG,
@@ -273,7 +273,7 @@ ROWS: tuple[Row, ...] = (
         _TRANSIENT,
         "TensorFlow",
         "tensorflow/core/platform/cloud: libcurl, retries",
-        (r"error executing an http request|\d+ retry attempts failed",),
+        (r"error executing an http request|\d retry attempts failed",),
         types=("AbortedError", "UnavailableError", "FailedPreconditionError", "InternalError"),
     ),
     # Settings that last: files, names, permissions
@@ -362,7 +362,7 @@ ROWS: tuple[Row, ...] = (
         (
             r"\b(?:cuda|hip)(?: \w+)? error\b|cuda runtime error|\bcu_?error|cudaerror\w+",
             r"\bcuda_error_\w+|\bcu(?:dnn|blas|fft|solver|sparse)(?: (?:internal )?error|_status_)",
-            r"\bmiopen ?(?:error|status)|\bncclsystemerror|\bnccl\w*error|\bnccl error",
+            r"\bmiopen ?(?:error|status)|\bncclsystemerror|\bnccl\w{0,40}error|\bnccl error",
             r"\b(?:ecc error|uncorrectable ecc|xid \d+|nvml(?:error| error)|driver shutting down)",
             r"unspecified launch failure|illegal memory access|misaligned address",
             r"(?:gpu|device|tpu) (?:is|was|has been) (?:lost|removed|reset)",

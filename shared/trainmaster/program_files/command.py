@@ -1,7 +1,8 @@
 """The command of a folder that `trainmaster submit --folder` packs: which of its files it starts,
 and why it cannot start.
 
-The command is started without a shell: see `trainmaster.packaging.folder_program`.
+The command is started without a shell: see `trainmaster.packaging.folder_program`. A *wrapper* is a
+program that starts another command, such as `env`, `nice` or `timeout`.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ _RUN_ON_MACHINES: Final = ("mpiexec", "mpirun", "srun")
 """Programs that start a command on each machine of a cluster, which has them installed."""
 _SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
 _PIPE_TO_TEE: Final = re.compile(r"^[^#\n]*\|&?[ \t]*(?:\\\n[ \t]*)?tee\b", re.MULTILINE)
+_STARTS_PYTHON: Final = re.compile(r"\b(?:python[\d.]{0,5}|torchrun|accelerate|deepspeed)\s")
+_ERRORS_TO_FILE: Final = re.compile(r"&>|(?<![\w.])2>(?!&)")
+_OUTPUT_TO_FILE: Final = re.compile(r"(?<![2&])>(?!&)")
+_ERRORS_TO_OUTPUT: Final = "2>&1"
 _KEEPS_FAILURES: Final = re.compile(r"\bpipefail\b|\bPIPESTATUS\b")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
     """Return the Python file of the folder that the command runs, or None if it is not known."""
-    if moves_command(command):
+    if moves_command(command):  # a wrapper changes the folder, or where modules are found
         return None
     command = unwrapped(command)
     if not command:
@@ -235,6 +240,20 @@ def _check_pipes(
             "a pipe to tee exits 0 although the program before it fails",
             "let bash run it, and begin with set -eo pipefail",
         )
+    if any(map(_hides_errors, words.splitlines())):
+        yield may_fail(
+            "the errors of the program go to a file on the VM, and trainmaster why sees none",
+            "leave the redirection out: the log of the job has all output",
+        )
+
+
+def _hides_errors(line: str) -> bool:
+    """Return whether a line of a shell writes the standard error of a program to a file."""
+    command = line.partition("#")[0]
+    if not _STARTS_PYTHON.search(command):
+        return False
+    is_with_output = _ERRORS_TO_OUTPUT in command and _OUTPUT_TO_FILE.search(command) is not None
+    return is_with_output or _ERRORS_TO_FILE.search(command) is not None
 
 
 def script_of(command: Sequence[str]) -> str | None:

@@ -174,7 +174,9 @@ def _name_of(words: Sequence[str]) -> str:
 
 
 def _runs_module(words: Sequence[str]) -> bool:
-    return words[0].startswith("python") and words[1:2] == ["-m"] and len(words) > 2  # noqa: PLR2004
+    """Whether the command is `python -m MODULE`."""
+    interpreter, *rest = words
+    return interpreter.startswith("python") and rest[:1] == ["-m"] and len(rest) > 1
 
 
 def _behind_own_words(wrapper: Wrapper, words: Sequence[str]) -> list[str]:

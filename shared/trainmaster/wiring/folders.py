@@ -219,6 +219,7 @@ def list_folder_files(folder: Path) -> FolderFiles:
         # The walk does not enter the folders that are removed from the list.
         folders[:] = [name for name in folders if is_kept(Path(root, name))]
         found += filter(is_kept, (Path(root, name) for name in names))
+        found += filter(Path.is_symlink, (Path(root, name) for name in folders))
     return choose_files(folder, found, list(filter(None, wanted)))
 
 

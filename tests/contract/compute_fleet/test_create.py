@@ -32,11 +32,12 @@ from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.timeouts import FUSE_SLACK_S
 from trainmaster.errors import TemporaryError
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet import fleet as adapter
 from trainmaster.gcp.compute_fleet.errors import name_exists, not_created
 from trainmaster.gcp.compute_fleet.operations import Operations
-from trainmaster.gcp.vm_defaults import Problem, VmDefaults
+from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Created, NotCreated, Pending
 
 

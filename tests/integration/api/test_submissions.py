@@ -102,7 +102,7 @@ def test_job_of_another_kind_is_created_at_its_address(
         (submission('{"a": 1', fileName="my.json"), "my.json, line 1"),
         ({"document": {"jobId": "a"}}, "Field: document Error: must be a string"),
         ({"document": "\ud800: 1"}, "surrogate"),
-        (submission(a_spec()), "Field: job.job_id Error: is required"),
+        (submission(a_spec()), "Field: jobId Error: is required"),
         (submission(BODY), "Field: trainmaster.region Error: is required"),
         (submission({**BODY, "trainmaster": {"region": [1]}}), "region"),
         (submission(a_spec(), region=5), "Field: region Error: must be a string"),  # type: ignore[arg-type]

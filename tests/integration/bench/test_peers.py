@@ -30,6 +30,7 @@ class Local(System):
 
     name = "local"
     ends = 0
+    """Number of runs that were ended."""
 
     def start(self, run: Run) -> None:
         command = (sys.executable, PROGRAMS / "steps.py", run.file, *run.fewest)
@@ -183,6 +184,7 @@ def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(
     )
     assert 0 < values["next step, by one process"] < 4
     assert 0 < values["from the new machine to the next step of all ranks"] < 4
+    # In 4 s of one rank at 5 steps a second, and 4 s of two ranks at 10.
     assert 10 < values["steps"] <= 61
     rigid, run = Local(tmp_path / "rigid"), Run(tmp_path / "others")
     with pytest.raises(NotMeasured, match="has no machines"):
@@ -244,6 +246,7 @@ def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> N
         rows["notice of the end of a machine: processes that saved"].cell("local")
         == "has no notice"
     )
+    # Three measures in the first round; in the second one only `again`, because the others failed.
     assert system.ends == 4, "each run is ended, and what did not happen is not tried again"
     comparison.deadline = 0
     comparison.measure(measured, [system], 1)

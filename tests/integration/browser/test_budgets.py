@@ -27,11 +27,14 @@ HEAVY = pytest.mark.heavy(
 )
 
 SIZE: Final = 1_000
+"""Number of jobs in the list, of replicas of the large job, and of trials of the tuning job."""
 UPDATES: Final = 8
-PAGES: Final = measured_pages(SIZE, SIZE, SIZE)
+"""Updates after which the measurement of a followed log ends. It begins after `SETTLED`."""
+PAGES: Final = measured_pages(jobs=SIZE, replicas=SIZE, trials=SIZE)
 OVER_BUDGET: Final = ("console: longest task, list of 1000 jobs",)
 """A new browser lays out this list in one task. docs/benchmarks.md."""
 POLLS_WAIT_MS: Final = 1_500
+"""Time in which an open page polls several times."""
 SHIFT_MAX: Final = 0.02
 TASK_MS_MAX: Final = 100.0
 BRUSH_MS_MAX: Final = 100.0
@@ -43,6 +46,7 @@ SETTLED: Final = 6
 CPU_SHARE_MAX: Final = 30.0
 REPETITIONS: Final = 3
 BUSY: Final = "% of a core"
+"""Unit of the share of the time in which the page's thread works."""
 GROWTH_MIB_MAX: Final = 5.0
 _OBSERVE: Final = """
 window.shift = 0;
@@ -102,7 +106,7 @@ def site() -> LargeConsole:
     trials.
     """
     large = LargeConsole()
-    prepare(large, SIZE, SIZE, SIZE)
+    prepare(large, jobs=SIZE, replicas=SIZE, trials=SIZE)
     return large
 
 
@@ -142,8 +146,10 @@ def test_server_keeps_its_budgets(site: LargeConsole) -> None:
 
 def test_server_of_a_tenth_of_the_size_keeps_the_budgets() -> None:
     small = LargeConsole()
-    prepare(small, SIZE // 10, SIZE // 10, SIZE // 10)
-    check(server_figures(small, measured_pages(SIZE // 10, SIZE // 10, SIZE // 10), repetitions=2))
+    size = SIZE // 10
+    prepare(small, jobs=size, replicas=size, trials=size)
+    pages = measured_pages(jobs=size, replicas=size, trials=size)
+    check(server_figures(small, pages, repetitions=2))
 
 
 @HEAVY

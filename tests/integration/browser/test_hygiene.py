@@ -45,6 +45,9 @@ ATTACKS: Final = (
     "\x1b[31mred\x1b[0m \x07bell",
     "user\u202egnp.exe \u2066hidden\u2069",
 )
+"""Texts that change the title of a page that runs them, and texts that a page must not show as they
+are: an escape sequence of a terminal, and characters that change the direction of the text.
+"""
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -96,7 +99,8 @@ def test_texts_of_programs_are_shown_as_text_and_never_run(browser: Browser) -> 
         assert ATTACKS[0] in page.locator("pre.tail").inner_text()
         page.goto("/jobs/digits_1/logs")
         texts = page.locator("table.log td.text").all_inner_texts()
-        assert texts[-2:] == list(ATTACKS[1::-1])
+        newest, second_newest = ATTACKS[:2]
+        assert texts[-2:] == [second_newest, newest]
 
 
 def test_texts_in_addresses_and_forms_are_shown_as_text(browser: Browser) -> None:

@@ -24,8 +24,6 @@ from trainmaster.flows.user_requests import cancel_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-"""Budget of a list of 1,000 rows: docs/benchmarks.md."""
-
 
 def names(page: Page) -> list[str]:
     return page.locator("tbody .row-link").all_inner_texts()

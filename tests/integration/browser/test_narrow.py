@@ -72,6 +72,7 @@ CHARTS_DO_NOT_FIT = """() => {
   }
   return found;
 }"""
+"""Sentences about the charts whose texts are cut off, too small, or over something else."""
 
 
 def test_charts_fit_a_phone_with_readable_labels_that_do_not_overlap(browser: Browser) -> None:
@@ -105,6 +106,7 @@ NUMBERS_WITHOUT_A_NAME = """() => {
   const texts = [...cells].map(cell => cell.textContent.trim());
   return texts.filter(text => text !== "" && !isNaN(text));
 }"""
+"""Numbers that a card shows without the name of their column."""
 
 
 def test_tables_of_every_page_are_cards_on_a_phone_and_do_not_scroll(browser: Browser) -> None:
@@ -115,11 +117,13 @@ def test_tables_of_every_page_are_cards_on_a_phone_and_do_not_scroll(browser: Br
         "incident": incident_world(),
         "kept": kept_world(),
     }
-    compared = "/compare?job=digits_1&job=digits_2"
     for name, world in worlds.items():
         with opened(browser, world) as (page, _):
             job = f"/jobs/{world.job_id}"
-            for path in (job, "/jobs", "/installation", *([compared] * (name == "compared"))):
+            paths = [job, "/jobs", "/installation"]
+            if name == "compared":
+                paths.append("/compare?job=digits_1&job=digits_2")
+            for path in paths:
                 look_at(page, path, f"cards_{name}{path.replace('/', '_')}")
                 assert page.evaluate(TABLES_THAT_SCROLL) == [], path
                 assert page.evaluate(NUMBERS_WITHOUT_A_NAME) == [], path

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,6 +12,7 @@ import yaml
 from playwright.sync_api import Browser, expect
 
 from tests.support.pages import read_page, search_index
+from tests.support.serving import serving
 from tests.unit.docs.test_paths import ROOT
 from tests.unit.docs.test_questions import QUESTIONS
 
@@ -85,14 +82,6 @@ class Handler(SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.heavy(
     fact="the field in the site's header finds a section, and its link leads there",
@@ -100,7 +89,8 @@ def served(folder: Path) -> Iterator[str]:
 )
 def test_field_of_the_site_leads_to_a_section(browser: Browser) -> None:
     subprocess.run(["make", "docs"], cwd=ROOT, check=True, capture_output=True)
-    with served(ROOT / "build" / "site") as origin:
+    site = partial(Handler, directory=ROOT / "build" / "site")
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), site)) as origin:
         page = browser.new_page()
         page.goto(f"{origin}/docs/cost.html")
         page.get_by_role("searchbox").fill("jobs without a package")

@@ -62,7 +62,7 @@ def test_refusal_of_the_api_is_a_problem(world: World) -> None:
     put(world, "import os\nprint 'step'\n")
     ((status, what),) = answer()
     assert status is Status.FIX
-    assert what.startswith("the API: Field: training_input.python_module Error: is trainer.task")
+    assert what.startswith("the API: Field: trainingInput.pythonModule Error: is trainer.task")
     assert "trainer/task.py:2 is not valid Python" in what
 
 

@@ -13,7 +13,6 @@ functions are the real ones, behind real push subscriptions; VMs and state are i
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +26,7 @@ from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
 from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
+from tests.support.serving import serving
 from tests.support.stack import eventually
 from tests.support.world import World
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
@@ -133,17 +133,13 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     patched.setattr(objects, "objects", lambda *_: lab.objects)
     patched.setattr(optuna_suggester, "OptunaSuggester", lambda: lab.published_world.suggester)
     server = make_server("127.0.0.1", 0, all_functions(lab), threaded=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    lab.pubsub.create_topic(topics.DEAD_LETTER)
-    lab.pubsub.create_pull(topics.DEAD_LETTER, topics.DEAD_LETTER)
-    for topic in KINDS:
-        lab.pubsub.create_topic(topic)
-        lab.pubsub.create_push(topic, server.server_port, pubsub.Delivery(ATTEMPTS))
-    yield lab
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        lab.pubsub.create_topic(topics.DEAD_LETTER)
+        lab.pubsub.create_pull(topics.DEAD_LETTER, topics.DEAD_LETTER)
+        for topic in KINDS:
+            lab.pubsub.create_topic(topic)
+            lab.pubsub.create_push(topic, server.server_port, pubsub.Delivery(ATTEMPTS))
+        yield lab
 
 
 def all_functions(lab: Lab) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:

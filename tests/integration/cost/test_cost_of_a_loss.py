@@ -1,5 +1,5 @@
 """Cost of the loss of one VM in a synchronous job of N replicas, until every replica runs again: a
-+ b * N.
++ b * N. Such a job is a gang: its replicas restart together.
 
 The flows run side by side in threads, as in several function instances, on the adapter in memory
 and on Firestore's emulator. All peers of the lost replica fail, are held, and start again when its

@@ -4,6 +4,8 @@ other jobs run.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from bench.agents import agents
@@ -12,8 +14,14 @@ from bench.many_jobs import copy_id, running_jobs
 from bench.meter import Meter, attach
 from trainmaster.core.model.replica_id import TaskType
 
-Cost = tuple[int, int, int, int]
-"""Reads, writes, deletes, invocations."""
+
+class Cost(NamedTuple):
+    """Documents of Firestore, and invocations of functions."""
+
+    reads: int
+    writes: int
+    deletes: int
+    invocations: int
 
 
 def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
@@ -38,7 +46,7 @@ def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
         )
         (directed,) = [vm for vm in functions.vms(job_id) if vm.name == worker.name]
         functions.run([functions.vm_ready(senders.message(job_id, directed))])
-        return meter.reads, meter.writes, meter.deletes, functions.invocations.total()
+        return Cost(meter.reads, meter.writes, meter.deletes, functions.invocations.total())
 
 
 @pytest.mark.parametrize(

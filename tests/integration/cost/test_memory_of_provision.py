@@ -21,7 +21,7 @@ from tests.integration.cost.staged_function import Function, running_function
 from tests.support.jobs import CHIEF, an_incarnation
 from tests.support.world import World
 from trainmaster.core.events import ReplicaExited
-from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.model.vm import DirectiveAction, Vm
 from trainmaster.flows.commit.record import record
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
@@ -53,20 +53,23 @@ sys.exit(main())
 def provision_until(function: Function, job_id: str, emulator: Emulator, attempt: int) -> None:
     """Request provisioning until all VMs exist and have the directive of this attempt."""
     fleet = ComputeFleet(VmDefaults(PROJECT), endpoint=emulator.endpoint)
-    told = 0
+    directed = 0
     for _ in range(REQUESTS_MAX):
         function.deliver(encode_provision(ProvisionRequest(job_id)))
-        told = sum(_is_told(vm.directive, attempt) for vm in fleet.list_vms(job_id))
-        if told == SIZE:
+        directed = sum(_is_directed(vm, attempt) for vm in fleet.list_vms(job_id))
+        if directed == SIZE:
             return
         time.sleep(1)
-    pytest.fail(f"{told} VMs have their directive after {REQUESTS_MAX} requests")
+    pytest.fail(f"{directed} VMs have their directive after {REQUESTS_MAX} requests")
 
 
-def _is_told(directive: object, attempt: int) -> bool:
-    return (getattr(directive, "attempt", 0), getattr(directive, "action", "")) == (
-        attempt,
-        DirectiveAction.RUN,
+def _is_directed(vm: Vm, attempt: int) -> bool:
+    """Return whether the VM has the directive to run this attempt."""
+    directive = vm.directive
+    return (
+        directive is not None
+        and directive.attempt == attempt
+        and directive.action is DirectiveAction.RUN
     )
 
 

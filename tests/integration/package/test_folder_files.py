@@ -74,12 +74,29 @@ def test_link_that_leads_out_is_left_out_with_its_reason(folder: Path, target: s
     )
 
 
+def test_link_to_a_folder_is_left_out_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real" / "x.txt").write_text("x")
+    (folder / "data").symlink_to("real")
+    (folder / "real" / "loop").symlink_to("..")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    (folder / ".venv").symlink_to(tmp_path)
+    found = list_folder_files(folder)
+    assert set(found.files) == {"real/x.txt"}
+    assert found.left_out == {
+        "data": "is a link to a folder",
+        "real/loop": "is a link to a folder",
+        "elsewhere": "leads out of the folder",
+    }
+
+
 def test_link_through_a_folder_and_a_link_to_a_link_lead_out_too(folder: Path) -> None:
     (folder / "up").symlink_to("..")
     (folder / "first").symlink_to("second")
     (folder / "second").symlink_to("up/id_of_user")
     assert packed(folder) == {"train.py": b"print(1)"}
-    assert set(list_folder_files(folder).left_out) == {"first", "second"}
+    assert set(list_folder_files(folder).left_out) == {"first", "second", "up"}
 
 
 def test_ignore_file_cannot_ask_for_a_link_that_leads_out(folder: Path) -> None:

@@ -25,9 +25,9 @@ from tests.support.jobs import START
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.tpu_fleet.operations import OUTCOME_VALID_S, Operations
-from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 
 

@@ -11,6 +11,7 @@ from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.errors import RefusedError, TemporaryError
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.tpu_fleet.errors import (
     not_created,
     problem_of,
@@ -18,7 +19,6 @@ from trainmaster.gcp.tpu_fleet.errors import (
     problem_of_status,
     tpu_errors,
 )
-from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
 STOCKOUT, QUOTA, BLOCKED, DENIED, INTERNAL = (

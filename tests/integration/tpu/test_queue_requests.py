@@ -1,4 +1,8 @@
-"""The requests to Cloud TPU's queue: their fields, and the VM status of each of their states."""
+"""The requests to Cloud TPU's queue: their fields, and the VM status of each of their states.
+
+A request that waits is treated like a VM: it has the labels of the VM that it asks for. They name
+the directive, what the agent of the VM is to do: attempt, incarnation and action.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +92,7 @@ def test_request_has_at_most_the_allowed_number_of_labels() -> None:
             None,
             f"projects/q/locations/{ZONE}/reservations/theirs",
         ),
-        (Spot(1, Reserved("ours")), "spot", ""),
+        (Spot(losses_max=1, then=Reserved("ours")), "spot", ""),
     ],
 )
 def test_request_has_tier_and_reservation_instead_of_the_node(

@@ -181,6 +181,7 @@ def test_quota_that_is_used_up_means_waiting_and_one_that_is_too_small_a_problem
     (finding,) = [
         finding for finding in check(quotas={"CPUS": (used, limit)}) if "quota CPUS" in finding.what
     ]
+    assert finding.what.startswith("quota CPUS in us-central1: the job needs 12, and ")
     assert finding.status is status
 
 
@@ -243,11 +244,17 @@ def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_lef
         "price of candidate 6 after 1800 s (alternative 3, n1-standard-8 in us-central1-b)",
     ]
     assert all("per hour" in text for text in shown)
-    assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, (
-        "one per alternative and region"
-    )
+    quota = "quota CPUS in us-central1 (alternative "
+    needs = [finding.what for finding in findings if finding.what.startswith(quota)]
+    assert [text[len(quota) :].partition("):")[0] for text in needs] == ["2", "1", "3"]
     # The n1-standard-8 of the third alternative need 24 CPUs, and 16 are left.
     assert [finding.status for finding in findings if "needs 24" in finding.what] == [Status.LIMIT]
+
+
+def test_quotas_that_a_region_does_not_report_are_named_once_for_all_alternatives() -> None:
+    findings = check(PLACED, {}, regions="us-central1", prices=price_list())
+    unknown = [finding.what for finding in findings if finding.what.startswith("quotas of")]
+    assert len(unknown) == 1
 
 
 def test_transfers_of_data_are_shown_per_region_with_their_price_or_why_there_is_none(

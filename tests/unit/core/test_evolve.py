@@ -1,4 +1,9 @@
-"""How each action changes the stored state."""
+"""How each action changes the stored state.
+
+Incarnations (starts of a program), VM generations (VMs of a replica), rounds (common runs of the
+members of a synchronous job) and attempts (runs of the whole job) count from 1. A change has
+effects: messages that are published after its commit.
+"""
 
 from __future__ import annotations
 

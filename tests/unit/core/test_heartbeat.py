@@ -1,4 +1,9 @@
-"""Silent agents: which heartbeats are read, and what they mean."""
+"""Silent agents: which heartbeats are read, and what they mean.
+
+The agent of a VM writes its heartbeat, a time, into a guest attribute, and each minute a point of a
+series to Cloud Monitoring. Points of all VMs are read at once, heartbeats of one VM at a time, only
+if its series has ended. `watched` are the replicas that may be lost, with their VMs.
+"""
 
 from __future__ import annotations
 
@@ -226,6 +231,7 @@ def lost_with(
 
 
 FRESH = {CHIEF: SECOND, WORKER_1: SECOND}
+"""Age of the last points of all VMs but that of worker 0."""
 
 
 def lost_without_heartbeats(

@@ -1,4 +1,8 @@
-"""Every VM that is requested for a replica has a VM generation of its own."""
+"""Every VM that is requested for a replica has a VM generation of its own.
+
+They count from 1. A job that moves to another zone raises the floor, the lowest generation that
+counts, above all of them: so it writes one document, whatever the number of replicas.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import pytest
 from tests.support.alone import a_job, a_state
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
+from tests.unit.core.reconcile.planned_steps import NOW, a_vm, steps
 from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, VmLost, VmReady, VmsNotCreated
@@ -17,15 +22,11 @@ from trainmaster.core.model.job import Job, JobState, LeftZone, Placement, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
-from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.plan import plan
-from trainmaster.core.reconcile.steps import Create, Delete, ReportLoss, Step
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.reconcile.steps import Create, Delete, ReportLoss
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import IllegalTransitionError
 
-NOW = at(100)
-RUN_1 = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
 CHIEF_REPORTED = a_state(
     a_replica(CHIEF),
     a_replica(WORKER_0, ReplicaState.WAITING),
@@ -43,24 +44,6 @@ def after(state: State, action: ContinueProvisioning | RerunJob | ReplaceVm) -> 
 
 def generations(state: State) -> dict[ReplicaId, int]:
     return {replica.replica_id: replica.vm_generation for replica in state.replicas}
-
-
-def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
-    vm = Vm(
-        vm_name("digits_1", replica_id),
-        "us-central1-a",
-        "1001",
-        VmStatus.RUNNING,
-        replica_id,
-        1,
-        RUN_1,
-        "1",
-    )
-    return replace(vm, **changes)  # type: ignore[arg-type]
-
-
-def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    return plan(state, vms, NOW).steps
 
 
 MOVE = ContinueProvisioning(zone_index=1, round=1, floor=6)

@@ -1,4 +1,9 @@
-"""Admission of jobs under limits: order, retries, and races between two admissions."""
+"""Admission of jobs under limits: order, retries, and races between two admissions.
+
+A pass reads all live jobs, and admits the queued ones that fit, in order. A lease keeps a second
+pass from running beside it, and expires if its function dies. The commit of an admission needs the
+token that the pass has read: it is refused if another pass has admitted a job since.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,8 @@ from trainmaster.ports import AdmissionToken, Lease
 
 
 class LimitedWorld(World):
+    """A world with a limit of vCPUs. Each of its jobs needs 12."""
+
     def add(self, job_id: str, priority: int = 0) -> None:
         """Submit a job that needs 12 vCPUs."""
         spec = a_spec()
@@ -341,8 +348,8 @@ def test_jobs_that_are_submitted_at_once_cost_a_constant_number_of_reads_each(qu
 
 
 def test_pass_is_requested_in_vain_if_a_later_one_has_run(world: LimitedWorld) -> None:
-    """Ten seconds later, so that no difference of clocks hides a change that the later one did not
-    see.
+    """The later one must have begun ten seconds after the request, so that no difference of clocks
+    hides a change that it did not see.
     """
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))

@@ -1,4 +1,8 @@
-"""Provisioning: zones, Spot VMs, stockouts, and replacement of lost VMs, through the flows."""
+"""Provisioning: zones, Spot VMs, stockouts, and replacement of lost VMs, through the flows.
+
+An insert requests all VMs of one role in one zone. A job whose insert fails moves to another zone
+with all its VMs; the generations of those VMs are greater than any that it has used.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ from trainmaster.ports import CreateOutcome, NotCreated, Pending
 from trainmaster_local.memory.fleet import MemoryFleet
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
+FULL = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
 
 
 @dataclass
@@ -267,17 +272,16 @@ def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(
     """Otherwise a replica would have two VMs for a time: one of the slow insert, and one in the
     next zone.
     """
-    full = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
-    fleet.outcomes = {(TaskType.CHIEF, A): Pending(), (TaskType.WORKER, A): full}
+    fleet.outcomes = {(TaskType.CHIEF, A): Pending(), (TaskType.WORKER, A): FULL}
     world.submit()
     world.deliver()
     assert {create.zone for create in fleet.requested} == {A}
     assert Reason.STOCKOUT not in [entry.decision.reason for entry in world.ledger]
-    fleet.outcomes = {(TaskType.WORKER, A): full}
+    fleet.outcomes = {(TaskType.WORKER, A): FULL}
     world.provision()
     world.deliver()
     assert {(vm.replica_id, vm.zone) for vm in world.vms} == {
-        (id_, B) for id_ in (CHIEF, WORKER_0, WORKER_1)
+        (replica_id, B) for replica_id in (CHIEF, WORKER_0, WORKER_1)
     }
     world.check()
 
@@ -293,18 +297,12 @@ def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(
     world.submit()
     world.deliver()
     assert world.job.zones_used == (C, B, A)
-    for zone, create in (
-        (create.zone, create) for create in list(fleet.requested) if create.zone in (A, B)
-    ):
-        fleet.stockout_zones = set()
-        late = replace(create, round=create.round + 100)
-        MemoryFleet.create(
-            fleet,
-            world.job,
-            late,
-            {"trainmaster-directive": json.dumps(create.directive.to_metadata())},
-        )
-        assert zone in {vm.zone for vm in world.vms}
+    fleet.stockout_zones = set()
+    for create in [create for create in fleet.requested if create.zone in (A, B)]:
+        late = replace(create, round=create.round + 100)  # not one that the fleet has answered
+        directive = {"trainmaster-directive": json.dumps(create.directive.to_metadata())}
+        MemoryFleet.create(fleet, world.job, late, directive)
+        assert create.zone in {vm.zone for vm in world.vms}
     world.provision()
     assert {vm.zone for vm in world.vms} == {C}
     world.check()
@@ -347,17 +345,16 @@ def test_other_resources_are_released_after_the_vms_and_until_they_are_gone(
 
 
 def leave_zone_a(world: World, fleet: RecordingFleet, spec: dict[str, object]) -> None:
-    """Each role has its own insert: the other replicas are ready when the workers' insert fails."""
+    """Submit a job whose workers get no VMs in its first zone.
+
+    Each role has its own insert: the other replicas are ready when that of the workers fails.
+    """
     fleet.outcomes = {(TaskType.WORKER, A): Pending()}
     world.submit(spec)
     world.provision()
     for vm in world.vms:
         world.send("vm-ready", vm.replica_id)
-    fleet.outcomes = {
-        (TaskType.WORKER, A): NotCreated(
-            CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full"
-        )
-    }
+    fleet.outcomes = {(TaskType.WORKER, A): FULL}
     world.deliver()
     assert {vm.zone for vm in world.vms} == {B}
 
@@ -378,7 +375,8 @@ def test_job_runs_when_every_replica_has_been_ready_in_the_zone_that_it_moved_to
     world: World, fleet: RecordingFleet, spec: dict[str, object]
 ) -> None:
     leave_zone_a(world, fleet, spec)
-    assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (3, 0)
+    chief = world.replica(CHIEF)
+    assert (chief.vm_generation > 1, chief.restarts_used) == (True, 0)
     *others, last = [replica.replica_id for replica in reversed(world.replicas)]
     assert last == CHIEF
     for replica_id in others:
@@ -401,11 +399,7 @@ def test_replica_that_completed_in_the_zone_before_counts_as_ready(
     world.submit(spec)
     world.provision()
     world.exit_program(server, 0)
-    fleet.outcomes = {
-        (TaskType.WORKER, A): NotCreated(
-            CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full"
-        )
-    }
+    fleet.outcomes = {(TaskType.WORKER, A): FULL}
     world.deliver()
     assert world.replica(server).state is ReplicaState.COMPLETED
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
@@ -427,7 +421,7 @@ def test_members_ready_for_a_held_round_in_the_zone_before_do_not_count(
     world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
     assert (world.job.round.number, world.job.round.is_held) == (1, True)
-    fleet.outcomes = {(TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "FULL", "full")}
+    fleet.outcomes = {(TaskType.WORKER, A): FULL}
     world.provision()
     world.deliver()
     assert {vm.zone for vm in world.vms} == {B}

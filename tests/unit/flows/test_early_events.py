@@ -1,4 +1,8 @@
-"""An event that is early does not use up its key: the same event is judged again later."""
+"""An event that is early does not use up its key: the same event is judged again later.
+
+The ledger of a job has one entry per key. That of a replica's event names attempt, replica,
+incarnation (start of the program) and VM: `1-worker-0-2-vm-1-exit`.
+"""
 
 from __future__ import annotations
 

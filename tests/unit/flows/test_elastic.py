@@ -1,5 +1,10 @@
 """A synchronous job that goes on without members whose VMs Google does not have,
 through the flows.
+
+The members of such a job start together, in a round. When one of them ends, the next round is held:
+all others are stopped, and wait until it begins. An elastic job begins it without members that have
+no VMs, if the primary and `minReplicas` in all are left. When such a member is ready, all programs
+are asked to save, and the round after that has it.
 """
 
 from __future__ import annotations
@@ -22,9 +27,12 @@ from trainmaster.core.reporting.phases import Phase, replica_spans
 from trainmaster.core.timeouts import BOOT_MAX, GROWTH_MIN, PARTIAL_GANG_WAIT_MAX_S
 
 A, B = "us-central1-a", "us-central1-b"
+NUMBER_OF_WORKER_1 = 2
+"""Agents know the members by numbers, in the order of the cluster: the chief is 0."""
 
 
 def start(least: int = 2, **options: Any) -> World:
+    """Return a running elastic job of three members. `least`: its `minReplicas`."""
     world = World()
     elastic = {"minReplicas": least, **options.pop("elastic", {})}
     world.submit({**a_spec(), "trainmaster": {"elastic": elastic, "zones": [A, B], **options}})
@@ -59,12 +67,13 @@ def directive(world: World, replica_id: Any) -> Directive:
 
 
 def running(world: World) -> tuple[int, list[str]]:
-    """Return the round that runs, and those that it goes without."""
+    """Return the number of the round that runs, and the members that it goes without."""
     assert not world.job.round.is_held
     return world.job.round.number, [str(member) for member in world.job.round.without]
 
 
 def charges(world: World) -> list[int]:
+    """Return the restarts that chief, worker 0 and worker 1 have used, and the job's reruns."""
     used = [replica.restarts_used for replica in world.replicas]
     return [*used, world.job.budgets.reruns_used]
 
@@ -93,7 +102,7 @@ def test_refused_member_is_left_out_at_once_and_the_others_know_it() -> None:
     lose(world, WORKER_1)
     assert running(world) == (2, ["worker-1"])
     assert (world.now - began).total_seconds() < 60, "no sweep is needed"
-    assert directive(world, CHIEF).to_metadata()["without"] == [2]
+    assert directive(world, CHIEF).to_metadata()["without"] == [NUMBER_OF_WORKER_1]
     assert {directive(world, member).action for member in (CHIEF, WORKER_0)} == {
         DirectiveAction.RUN
     }

@@ -1,4 +1,8 @@
-"""An elastic gang that moves to another zone starts there with all of its replicas."""
+"""An elastic gang that moves to another zone starts there with all of its replicas.
+
+The round, a common start of the members, is held until then. `world.silent` are replicas whose
+agents do not report: their VMs boot.
+"""
 
 from __future__ import annotations
 

@@ -59,6 +59,41 @@ def test_exit0_before_rerun_is_ignored_once_the_primary_runs_again(
     world.check()
 
 
+def rerun_after_crash() -> tuple[World, dict[str, object]]:
+    """Like `rerun_after_exit_0`, of replicas that are judged each alone."""
+    world = World(is_independent=True)
+    world.start_running()
+    exit_0 = {**world.message_fields(CHIEF), "cause": "process", "exit_status": 0}
+    world.silent.add(CHIEF)
+    world.exit_program(WORKER_0, 134)
+    world.deliver()
+    assert (world.state, world.job.attempt) == ("RUNNING", 2)
+    return world, exit_0
+
+
+@pytest.mark.parametrize("cause", ["process", "vm_stopping", "vm_restarted", "saved"])
+def test_exit0_before_rerun_is_ignored_once_an_exit_tells_that_the_primary_ran_again(
+    cause: str,
+) -> None:
+    """The report of its start was lost."""
+    world, exit_0 = rerun_after_crash()
+    world.send("replica-exit", CHIEF, cause=cause, exit_status=1)
+    assert (world.state, world.job.attempt) == ("RUNNING", 2)
+    world.send("replica-exit", CHIEF, **exit_0)
+    assert world.state == "RUNNING"
+    world.check()
+
+
+@pytest.mark.parametrize("cause", ["unfit", "setup"])
+def test_exit0_before_rerun_is_success_if_the_primary_could_not_start_since(cause: str) -> None:
+    world, exit_0 = rerun_after_crash()
+    world.send("replica-exit", CHIEF, cause=cause, exit_status=1, tail="a GPU has errors")
+    assert (world.state, world.job.attempt) == ("RUNNING", 2)
+    world.send("replica-exit", CHIEF, **exit_0)
+    assert world.state == "SUCCEEDED"
+    world.check()
+
+
 @KINDS
 def test_exit0_before_rerun_of_another_replica_is_no_success(options: dict[str, Any]) -> None:
     world, _ = rerun_after_exit_0(options)

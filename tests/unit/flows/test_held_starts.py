@@ -1,5 +1,5 @@
 """Every VM starts held: its program runs only when its first report is stored, and that of a member
-when all members of its round are ready.
+when all members of its round, their common start, are ready.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def test_members_run_when_all_are_ready_and_the_job_runs_with_them() -> None:
 
 
 def test_start_of_a_gang_whose_last_report_met_the_lease_is_found_by_the_sweep() -> None:
+    """Another delivery held the lease of the job, so that the request of the report ended."""
     world = submitted()
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
         world.send("vm-ready", replica_id)

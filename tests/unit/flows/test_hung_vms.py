@@ -1,5 +1,9 @@
-"""A VM that hangs is found by its series, which `vm_check` counts every minute, and by its
-heartbeat.
+"""A VM that hangs is found by its series in Cloud Monitoring and by its heartbeat, a guest
+attribute.
+
+The agent writes both. Every minute, `vm_check` counts the series of all jobs with one call, and
+requests a reconciliation of a job if too few have a recent point. The reconciliation reads the
+heartbeats. A VM that hangs is replaced by one of the next generation; generations count from 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The lifecycle of a job through the flows, event by event."""
+"""The lifecycle of a job through the flows, event by event.
+
+The members of the job, a chief and two workers, start together, in a round. When one of them ends,
+the next round is held: the others are stopped, and wait until all are ready. Then a verdict says
+whose failure it was. Restarts of a program are incarnations, runs of the whole job attempts.
+"""
 
 from __future__ import annotations
 
@@ -306,16 +311,16 @@ def test_stockout_in_all_zones_is_retried_after_a_backoff(world: World) -> None:
     world.submit()
     world.fleet.stockout_zones = set(world.job.plan.where.zones)
     world.deliver()
-    rounds = world.job.placement.round
-    assert rounds == len(world.job.plan.where.zones), "each zone was tried"
+    requests = world.job.placement.round
+    assert requests == len(world.job.plan.where.zones), "each zone was tried"
     for _ in range(3):
         world.provision()
-    assert world.job.placement.round == rounds, "no zone is tried again before the backoff ends"
+    assert world.job.placement.round == requests, "no zone is tried again before the backoff ends"
     assert world.store.pending_keys("digits_1") == (), "the sweep looks at the job without one"
     world.wait(60)
     world.sweep()
     world.deliver()
-    assert world.job.placement.round == 2 * rounds
+    assert world.job.placement.round == 2 * requests
     assert not world.vms
     world.fleet.stockout_zones = set()
     world.wait(60)

@@ -1,5 +1,7 @@
 """A function may die at each of its calls while machines are kept, taken or released: the sweep
 alone goes on, and neither a machine nor the job is lost.
+
+Jobs that keep machines, their sets and holders are explained in `tests.support.kept_jobs`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from trainmaster.core.model.machine_set import SetState
 from trainmaster.flows.user_requests import release_machines
 
 LEASE_S = 121
+"""After that, the lease of a dead function has expired."""
 SWEEPS = 3
 MANY = 10
 """Fewer calls than any of these stories makes."""

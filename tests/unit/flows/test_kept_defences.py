@@ -1,4 +1,8 @@
-"""The tests of kept machines can fail: each row of decision 214 with its defence removed."""
+"""The tests of kept machines can fail: each row of decision 214 with its defence removed.
+
+A defence is a part of the product, which a function here replaces for one run of a test. Jobs that
+keep machines, their sets, holders and tenures are explained in `tests.support.kept_jobs`.
+"""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.jobs import WORKER_0
+from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.kept_jobs import (
     a_keeping_job,
     a_keeping_spec,
@@ -134,6 +134,37 @@ def test_vm_that_is_lost_after_its_program_has_completed_is_not_kept(
     replica = world.replica(WORKER_0)
     assert (replica.state, replica.done_at) == (ReplicaState.COMPLETED, done_at)
     assert world.job.attempt == 1
+
+
+def fail_chief(world: World) -> None:
+    """End the common round: every member starts again, also one that had completed."""
+    world.exit_program(CHIEF, 1)
+
+
+def lose_vm_of_chief(world: World) -> None:
+    world.send("maintenance", CHIEF, cause="maintenance")
+
+
+@pytest.mark.parametrize("end_round", [fail_chief, lose_vm_of_chief])
+def test_round_ends_before_the_loss_of_a_completed_members_vm_is_committed(
+    monkeypatch: pytest.MonkeyPatch, end_round: Callable[[World], None]
+) -> None:
+    """The loss was judged on a member that had completed. The end of the round writes only the
+    job's document, so the two commits do not conflict. The ledger gives the stored state all the
+    same.
+    """
+    world = running_job({})
+    lost = world.vm(WORKER_0)
+    world.exit_program(WORKER_0, 0)
+    deliver(world)
+    before_next_commit(world, monkeypatch, lambda: end_round(world))
+    world.send_about(lost, "maintenance", cause="maintenance")
+    deliver(world)
+    world.check()
+    waiting = world.replica(WORKER_0)
+    assert waiting.vm_generation == lost.vm_generation + 1
+    told = {replica.key: replica for replica in world.history.state.replicas}
+    assert told[waiting.key] == waiting
 
 
 @LOSSES

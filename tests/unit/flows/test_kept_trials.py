@@ -1,4 +1,7 @@
-"""Trials of a tuning job take the machines of those that have ended."""
+"""Trials of a tuning job take the machines of those that have ended.
+
+Machine sets, their holders and tenures are explained in `tests.support.kept_jobs`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """The loss of a VM that is judged while a round is held, and stored after the round has begun, is
-evidence about it.
+evidence about that round.
+
+A round is a common start of all members of a job. When one of them ends, the next round is held:
+the others are stopped, and it begins when all are ready. A loss of a VM in the hold delays it. A
+loss in the round ends it, and excuses failures of the other members.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from trainmaster.flows.commit.record import record
 
 @pytest.fixture
 def world() -> World:
+    """A job that has run for longer than the ten minutes after which a lost VM was of use."""
     world = World()
     world.start_running()
     world.deliver()
@@ -22,14 +27,16 @@ def world() -> World:
     return world
 
 
-def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> None:
-    world.silent.add(CHIEF)
+def test_member_that_fails_because_of_a_loss_that_was_judged_in_the_hold_does_not_pay(
+    world: World,
+) -> None:
+    world.silent.add(CHIEF)  # so that the second round stays held
     world.kill(WORKER_0)
     world.deliver()
     assert world.job.round.is_held
     worker, vm = world.replica(WORKER_1), world.vm(WORKER_1)
-    stale = world.store.load_attempt(world.job_id)
-    assert stale is not None
+    in_the_hold = world.store.load_attempt(world.job_id)
+    assert in_the_hold is not None
     world.silent.discard(CHIEF)
     world.send("vm-ready", CHIEF)
     world.deliver()
@@ -42,7 +49,8 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
         vm_generation=1,
         vm=VmRef(vm.name, vm.zone, vm.instance_id),
     )
-    loss = record(VmLost(subject, world.now, LossCause.PREEMPTION), world.deps, loaded=stale)
+    event = VmLost(subject, world.now, LossCause.PREEMPTION)
+    loss = record(event, world.deps, loaded=in_the_hold)
     assert "restarts on another VM" in loss.entry.decision.text, "judged in the hold"
     world.fleet.vanish(vm.name)
     world.exit_program(

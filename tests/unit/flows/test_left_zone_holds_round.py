@@ -1,5 +1,8 @@
 """A zone that the job has left cannot be reached. Rounds wait for it only if programs of the job
 may still run there.
+
+A job moves to another zone if its zone has no capacity. A round is a common start of its members;
+after the end of one of them, the next round is held until all are ready.
 """
 
 from __future__ import annotations

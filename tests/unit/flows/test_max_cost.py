@@ -1,4 +1,9 @@
-"""`trainmaster.maxCost`: what VMs really existed, at list prices, never costs more."""
+"""`trainmaster.maxCost`: what VMs really existed, at list prices, never costs more.
+
+Shortly before a job has cost that much, all its programs are asked to save; then it is cancelled. A
+reserve pays for the save and for the end of the VMs. Without a control plane, Compute Engine
+deletes each VM at its time limit, the fuse.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +41,7 @@ from trainmaster_local.memory.fleet import MemoryFleet
 
 MEMBERS = (CHIEF, WORKER_0, WORKER_1)
 SHUTDOWN_S = 80.0
+"""How long a deleted VM is still billed."""
 
 
 @dataclass
@@ -47,8 +53,11 @@ class BilledFleet(MemoryFleet):
     price: dict[bool, float] = field(default_factory=dict)
     """Whether Spot → price per hour."""
     billed: float = 0.0
+    """What the VMs that are gone have cost."""
     born: dict[str, tuple[datetime, bool]] = field(default_factory=dict)
+    """Instance id of each VM that exists → creation, and whether it is a Spot VM."""
     lifetimes: list[int] = field(default_factory=list)
+    """Time limit of the VMs of each request, in seconds."""
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         outcome = super().create(job, create, metadata)
@@ -88,6 +97,7 @@ def prices_of(cap: Cap) -> dict[bool, float]:
 
 
 def a_world(**extension: object) -> tuple[World, BilledFleet]:
+    """Return a job with these fields of its section `trainmaster`, and its fleet."""
     fleet = BilledFleet()
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     world.submit({**a_spec(), "trainmaster": extension})
@@ -148,6 +158,7 @@ def test_no_history_costs_more_than_its_cap(seed: int) -> None:
 
 
 def act(world: World, member: ReplicaId, rng: random.Random) -> None:
+    """Let something happen to the member: a loss, an exit, a report, or nothing."""
     choice, vm = rng.random(), world.find_vm(member)
     if world.has_ended or vm is None or vm.directive is None:
         return
@@ -344,11 +355,10 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
     The job ends when the last one has saved, not the first.
     """
     world = until_near_the_cap(a_spec(), extension={})
-    directives = {member: world.vm(member).directive for member in MEMBERS}
-    assert [(d.action.value, d.asks_peers) for d in directives.values() if d] == [
-        ("save", True),
-        *[("run", False)] * 2,
-    ]
+    found = [world.vm(member).directive for member in MEMBERS]
+    primary, *others = [(order.action.value, order.asks_peers) for order in found if order]
+    assert primary == ("save", True)
+    assert others == [("run", False), ("run", False)]
     world.sweep()
     world.deliver()
     world.silent = {WORKER_1}

@@ -1,4 +1,7 @@
-"""Orphans: VMs with a job's label, but without a live job."""
+"""Orphans: VMs with a job's label, but without a live job.
+
+A search reports them first. A later search deletes those that were reported long enough ago.
+"""
 
 from __future__ import annotations
 

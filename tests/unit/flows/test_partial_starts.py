@@ -45,13 +45,14 @@ def names(world: World) -> set[str]:
 
 
 def pass_backoff(world: World) -> None:
+    """Wait longer than the longest pause between two requests for VMs."""
     world.wait(16 * 60)
     world.provision()
     world.deliver()
 
 
 def test_job_runs_with_the_workers_that_have_a_vm(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     assert names(world) == {"chief-0", "ps-0", "worker-0"}
     for replica_id in (PRIMARY, SERVER):
         assert world.state == JobState.PREPARING
@@ -62,7 +63,7 @@ def test_job_runs_with_the_workers_that_have_a_vm(world: World) -> None:
 
 
 def test_missing_workers_are_added_when_there_is_capacity(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     for replica_id in (PRIMARY, SERVER, WORKERS[0]):
         world.send("vm-ready", replica_id)
     world.fleet.capacity[A] = 4
@@ -78,14 +79,14 @@ def test_missing_workers_are_added_when_there_is_capacity(world: World) -> None:
 
 
 def test_missing_workers_are_not_requested_before_the_backoff_is_over(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     world.fleet.capacity[A] = 5
     world.provision()
     assert len(world.vms) == 3
 
 
 def test_job_that_waits_for_workers_for_days_stays_in_its_zone_and_attempt(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     for replica_id in (PRIMARY, SERVER, WORKERS[0]):
         world.send("vm-ready", replica_id)
     for _ in range(200):
@@ -96,19 +97,19 @@ def test_job_that_waits_for_workers_for_days_stays_in_its_zone_and_attempt(world
 
 
 def test_gang_with_the_same_capacity_moves_to_the_next_zone(world: World) -> None:
-    start(world, 3, gang=True)
+    start(world, capacity=3, gang=True)
     assert {vm.zone for vm in world.vms} == {B}
     assert len(world.vms) == 5
 
 
 def test_job_without_a_vm_for_a_parameter_server_moves_to_the_next_zone(world: World) -> None:
-    start(world, 1)
+    start(world, capacity=1)
     assert names(world) == {"chief-0", "ps-0", "worker-0", "worker-1", "worker-2"}
     assert {vm.zone for vm in world.vms} == {B}
 
 
 def test_lost_required_vm_without_capacity_moves_the_running_job(world: World) -> None:
-    start(world, 5)
+    start(world, capacity=5)
     world.report_all_ready()
     world.fleet.capacity[A] = 4
     world.send("maintenance", SERVER, cause="preemption")
@@ -123,7 +124,7 @@ def test_lost_required_vm_without_capacity_moves_the_running_job(world: World) -
 def test_required_vm_is_awaited_for_its_own_time_and_not_for_that_of_a_missing_worker(
     world: World,
 ) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     for replica_id in (PRIMARY, SERVER, WORKERS[0]):
         world.send("vm-ready", replica_id)
     for _ in range(5):
@@ -136,7 +137,7 @@ def test_required_vm_is_awaited_for_its_own_time_and_not_for_that_of_a_missing_w
 
 
 def test_job_succeeds_although_a_worker_never_had_a_vm(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     for replica_id in (PRIMARY, SERVER):
         world.send("vm-ready", replica_id)
     world.exit_program(PRIMARY, 0)
@@ -146,7 +147,7 @@ def test_job_succeeds_although_a_worker_never_had_a_vm(world: World) -> None:
 
 
 def test_optional_replica_that_fails_for_good_is_given_up_and_the_job_goes_on(world: World) -> None:
-    start(world, 5)
+    start(world, capacity=5)
     world.report_all_ready()
     world.exit_program(WORKERS[1], 137, out_of_memory=True)
     world.deliver()
@@ -161,7 +162,7 @@ def test_optional_replica_that_fails_for_good_is_given_up_and_the_job_goes_on(wo
 
 
 def test_worker_whose_vms_are_lost_early_neither_moves_nor_fails_the_job(world: World) -> None:
-    start(world, 5)
+    start(world, capacity=5)
     for replica_id in (PRIMARY, SERVER, *WORKERS[:2]):
         world.send("vm-ready", replica_id)
     for _ in range(WASTED_MAX + 2):
@@ -175,7 +176,7 @@ def test_worker_whose_vms_are_lost_early_neither_moves_nor_fails_the_job(world: 
 
 
 def test_new_search_begins_when_a_worker_is_missing_later(world: World) -> None:
-    start(world, 3)
+    start(world, capacity=3)
     world.wait(timedelta(hours=5).total_seconds())
     pass_backoff(world)
     assert world.job.placement.next_at is not None
@@ -184,7 +185,7 @@ def test_new_search_begins_when_a_worker_is_missing_later(world: World) -> None:
 
 def wait_for_workers_for_a_day(world: World) -> None:
     """Run without two of three workers until requests are a quarter of an hour apart."""
-    start(world, 3)
+    start(world, capacity=3)
     for replica_id in (PRIMARY, SERVER, WORKERS[0]):
         world.send("vm-ready", replica_id)
     for _ in range(100):

@@ -1,5 +1,10 @@
 """Provisioning requests: the cost of a repeated one, which of several does the work, and when one
 is sent again.
+
+An event of a job orders something, such as another VM: its ledger entry is pending until that has
+happened. The request names the entry. Its delivery takes the lease of the job, and does the work in
+cycles, each of which lists the VMs and executes steps. A delivery that meets the lease ends,
+because the holder does its work, too.
 """
 
 from __future__ import annotations
@@ -47,6 +52,7 @@ def handle(world: World, request: ProvisionRequest) -> Counts:
 
 
 def lease(world: World, holder: str = "") -> object:
+    """Take the lease, as the delivery of this message does. Return None if another one has it."""
     return world.store.take_lease(
         "digits_1", world.now, world.now + timedelta(seconds=LEASE_S), holder
     )
@@ -231,7 +237,7 @@ def test_delivery_that_only_waits_is_acknowledged_and_left_to_the_sweep(world: W
 def test_delivery_without_end_comes_back_a_bounded_number_of_times(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The insert stays pending, and no VM is listed: each round repeats it."""
+    """The insert stays pending, and no VM is listed: each cycle repeats it."""
     world.submit()
     inserts: list[Create] = []
 
@@ -249,7 +255,7 @@ def test_delivery_without_end_comes_back_a_bounded_number_of_times(
 def test_directives_that_arrive_one_after_the_other_cost_a_logarithmic_number_of_listings(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The waits between rounds double, so that a stream of exits is provisioned in batches."""
+    """The waits between cycles double, so that a stream of exits is provisioned in batches."""
     world = running
     exits = iter((WORKER_0, WORKER_1, CHIEF))
     sleep = world.wait
@@ -343,10 +349,10 @@ def test_delivery_whose_steps_are_refused_ends_before_its_ack_deadline() -> None
     assert world.vms == ()
 
 
-def test_round_executes_a_bounded_number_of_steps_and_the_next_rounds_the_others(
+def test_cycle_executes_a_bounded_number_of_steps_and_the_next_cycles_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A round of a thousand steps would outlast the lease, which is extended between two rounds."""
+    """A cycle of a thousand steps would outlast the lease, which is extended between two cycles."""
     monkeypatch.setattr(reconciliation, "STEPS_MAX", 10)
     world = World()
     world.submit(a_spec(workerCount=24))
@@ -354,14 +360,14 @@ def test_round_executes_a_bounded_number_of_steps_and_the_next_rounds_the_others
     world.report_all_ready()
     world.exit_program(CHIEF, status=0)
     (request,) = requests(world)
-    rounds: list[int] = []
+    steps_per_cycle: list[int] = []
 
     def run_all(tasks: Sequence[Callable[[], None]]) -> None:
-        rounds.append(len(tasks))
+        steps_per_cycle.append(len(tasks))
         run_to_the_end(tasks)
 
     provision.handle(request, replace(world.fleet_deps, run_all=run_all), world.deps)
-    assert rounds == [10, 10, 5]
+    assert steps_per_cycle == [10, 10, 5]
     assert world.vms == ()
 
 

@@ -1,5 +1,9 @@
 """A notice through the flows: directives for those that did not answer, and another VM for the one
 that goes.
+
+A notice says that Google is about to take a VM. The agent there asks all members to save. It
+reports those that did not answer by their numbers, in the order of the cluster: the chief is 0,
+worker 0 is 1. Then the control plane asks these through the directives of their VMs.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ def world() -> World:
 
 
 def notice(world: World, silent: tuple[int, ...]) -> None:
+    """Report the notice for worker 1's VM. `silent`: the members that did not answer."""
     at = (world.now.replace(microsecond=0) + GIVES_UP).isoformat()
     world.send("maintenance", WORKER_1, cause="notice", gives_up_at=at, unanswered=silent)
     world.deliver()

@@ -1,4 +1,9 @@
-"""Cost of a sweep, and the losses that it must still find."""
+"""Cost of a sweep, and the losses that it must still find.
+
+The sweep runs each minute. For each job, it compares two numbers: replicas that should have a VM,
+and VMs. It requests a reconciliation, which reads the job and lists its VMs, only if they differ,
+if the job waits for something, and every ten minutes.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +89,7 @@ def test_vm_of_a_completed_replica_that_exists_again_is_deleted() -> None:
     world.deliver()
     assert world.find_vm(WORKER_1) is None
     skip_full_look(world)
-    assert sweep_counted(world).calls["list_vms"] == 0, "two replicas, two VMs"
+    assert sweep_counted(world).calls["list_vms"] == 0, "two replicas need a VM, and two VMs exist"
     world.fleet._vms[(old.name, old.zone)] = ("digits_1", old)
     skip_full_look(world)
     sweep_counted(world)

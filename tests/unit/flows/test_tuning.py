@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
 from trainmaster.core.decisions import Reason
-from trainmaster.core.model.tuning import Trial, TrialState
+from trainmaster.core.model.tuning import Measurement, Trial, TrialState
 from trainmaster.messaging import agent_messages
 
 
@@ -73,6 +73,7 @@ def test_trial_has_its_values_as_arguments_and_its_own_directory(study: Study) -
 
 
 HUGE = '{"value": 1, "step": 1' + 30 * "0" + "}"
+"""A step that no integer of the store can hold."""
 
 
 def test_max_failed_trials_fails_the_tuning_job_and_cancels_the_rest(study: Study) -> None:
@@ -164,8 +165,9 @@ def test_invalid_metric_is_ignored_and_the_exit_is_decoded(study: Study, metric:
 
 def test_tuning_job_succeeds_when_its_finite_search_space_is_exhausted(study: Study) -> None:
     study.start_tuning(maxTrials=100, maxParallelTrials=10)
-    assert len(study.tuning.trials) == 6
-    for number in range(1, 7):
+    combinations = 3 * 2  # of layers and widths
+    assert len(study.tuning.trials) == combinations
+    for number in range(1, combinations + 1):
         study.report_ready(number)
         study.complete_trial(number, 0.5)
     assert study.state == "SUCCEEDED"
@@ -200,11 +202,11 @@ def test_ended_trial_is_recorded_with_its_times_and_measurement(study: Study) ->
     study.complete_trial(1, 0.5)
     assert study.tuning.trials == (
         Trial(
-            1,
-            ("1", "16"),
-            TrialState.SUCCEEDED,
-            study.trial(1).job.started_at,
-            study.trial(1).job.ended_at,
-            study.tuning.trials[0].measurement,
+            number=1,
+            values=("1", "16"),
+            state=TrialState.SUCCEEDED,
+            started_at=study.trial(1).job.started_at,
+            ended_at=study.trial(1).job.ended_at,
+            measurement=Measurement(value=0.5, step=100),
         ),
     )

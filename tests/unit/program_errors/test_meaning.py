@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -169,3 +170,11 @@ def test_each_row_names_its_runtime_and_its_source() -> None:
     rows = [*ROWS, *NAMES, *TYPES.values()]
     assert all(row.runtime and row.source for row in rows)
     assert all(row.pattern is not None for row in (*ROWS, *NAMES))
+
+
+@pytest.mark.parametrize("part", ["1", "nccl"])
+def test_long_message_of_one_repeated_part_takes_linear_time(part: str) -> None:
+    message = part * (200_000 // len(part))
+    started = time.process_time()
+    assert meaning_of("InternalError", message) is not Meaning.BUG
+    assert time.process_time() - started < 4

@@ -214,6 +214,27 @@ def test_script_that_keeps_a_failure_has_no_warning(
     assert check(tmp_path, {**FILES, "run.sh": script}, *command) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "is_hidden"),
+    [
+        ("python train.py > out.log 2>&1", True),
+        ("exec torchrun train.py &> out.log", True),
+        ("nohup python3 train.py 2>err.log", True),
+        ("python train.py --lr 2 > out.log", False),
+        ("python train.py 2>&1", False),
+        ("# python train.py 2> err.log", False),
+        ("mkdir data 2> /dev/null", False),
+        ("python train.py 1>&2", False),
+    ],
+)
+def test_errors_that_a_script_writes_to_a_file_are_a_warning(
+    line: str, is_hidden: bool, tmp_path: Path
+) -> None:
+    found = check(tmp_path, {**FILES, "run.sh": f"set -e\n{line}\n"}, "bash", "run.sh")
+    assert [finding.must_fail for finding in found] == ([False] if is_hidden else [])
+    assert all("go to a file on the VM" in finding.problem for finding in found)
+
+
 BROKEN = "def f(:\n    pass\n"
 
 

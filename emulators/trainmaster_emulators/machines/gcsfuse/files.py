@@ -86,9 +86,9 @@ class Files:
         self._rename_max = rename_max
         self._lock = threading.Lock()
         self._paths: dict[int, str] = {ROOT: ""}
-        """By the number of the node: `BUCKET/OBJECT`."""
+        """Number of a node → its path, `BUCKET/OBJECT`."""
         self._numbers: dict[str, int] = {"": ROOT}
-        """The same, the other way round."""
+        """Path of a node → its number."""
         self._drafts: dict[int, Draft] = {}
         """By the number of the node."""
         self._folders: set[str] = set()

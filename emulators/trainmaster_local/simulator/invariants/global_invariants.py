@@ -149,8 +149,7 @@ def check_submissions(
 
     Called when nothing is in flight.
 
-    `submissions`: see `trainmaster_local.simulator.world.user_actions.UserActions`. Raises
-    ViolationError.
+    `submissions`: source of a submission → job id, and URI of the job file. Raises ViolationError.
     """
     refused = {rejection.source for rejection in store.rejections(limit=1_000_000)}
     for source, (job_id, uri) in submissions.items():

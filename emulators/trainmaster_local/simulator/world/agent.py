@@ -128,7 +128,7 @@ class SimAgent:
         self._known_causes = list(self._disk.announced)
         """Causes of VM loss that are known, reported or not."""
         self._unsent_causes: list[str] = []
-        """Those that wait for the first directive."""
+        """Causes that are reported after the first directive, whose incarnation they name."""
         self._is_stopping_program = False
         self._is_leaving = False
         self._repeats_ready_for: Key | None = None
@@ -179,11 +179,10 @@ class SimAgent:
         self._plan_within(NOTICE_READ_S, lambda: self._on_fault(cause))
 
     def receive_maintenance_window(self, within_s: float) -> None:
-        """Let the program save a checkpoint.
+        """Handle the announcement that the VM ends for maintenance in at most `within_s` seconds.
 
-        Report the fault when the program has exited, or before the window.
-
-        From now on the VM, not the program, is the cause of an exit
+        The program may save a checkpoint and exit. The maintenance is reported when it has exited,
+        or before the VM ends. From now on the VM, not the program, is the cause of an exit
         (`trainmaster.agent.shutdown.vm_shutdown_notice`).
         """
         self._end_is_announced = True

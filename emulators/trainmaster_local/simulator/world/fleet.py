@@ -29,11 +29,12 @@ from trainmaster_local.simulator.world.vm import SimVm, VmPool
 INSERT_WAIT_S: Final = 20.0
 """Time for which a call of `create` waits for its operation, as the real adapter does."""
 DELETE_WAIT_S: Final = 3.0
-"""The same for `delete`."""
+"""Time for which a call of `delete` waits for its operation."""
 CREATE_S: Final = (8.0, 25.0)
 """Shortest and longest time until the VMs of an insert run."""
 SLOW_CREATE_S: Final = (40.0, 150.0)
-"""The same in the fault `slow_create`: longer than a call waits."""
+"""Shortest and longest time until the VMs run in the fault `slow_create`: longer than a call waits.
+"""
 DELETE_S: Final = (2.0, 35.0)
 """Shortest and longest time of the shutdown of a deleted VM."""
 EXPIRY_SLACK_S: Final = 3600.0

@@ -86,7 +86,7 @@ PEER_LOSS_NOTICED_S: Final = (0.5, 5.0)
 EXIT_S: Final = (0.0, 2.0)
 """From the end of training until a program exits."""
 EXPORT_S: Final = (0.0, 20.0)
-"""The same for the primary, the replica whose exit 0 ends the job."""
+"""From the end of training until the primary exits, the replica whose exit 0 ends the job."""
 FAILURE_MIN_S: Final = 0.2
 """Shortest time from the start of a program to a failure of its own."""
 ALONE_SHARE: Final = 0.5

@@ -90,7 +90,7 @@ class Saving:
         self._key: IncarnationKey | None = None
         """The round that a moment was chosen for."""
         self._number = 0
-        """The request in this round that it was chosen for."""
+        """Number of the request, within this round, that the moment was chosen for."""
         self._asked: IncarnationKey | None = None
         """The last round whose program was asked to save, with its peers or alone."""
         self._acts_at = math.inf
@@ -136,6 +136,7 @@ class Saving:
             return
         if directive.asks_peers and self._channel is not None:
             self._ask_peers_if_caught(self._channel, directive)
+        # Without a channel, a program that does not catch the signal is not asked.
         elif self._channel is not None or self._launcher.prepare_save():
             left_s = directive.until - self._inbox.clock.now_s()
             # The directive may come when its time is over, or the clock of this VM may be wrong.
@@ -178,8 +179,8 @@ class Saving:
 
     @property
     def patience_s(self) -> float:
-        """How long a directive that has ended the round waits for the program to save and end by
-        itself.
+        """How long the agent waits for the program to save and end by itself, after a directive has
+        ended the round. 0: the program was not asked, or is stopped.
         """
         desired = self._run_state.desired
         if self._key != self._run_state.last_started or desired is None or desired.action == "stop":

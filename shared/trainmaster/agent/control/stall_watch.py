@@ -58,7 +58,7 @@ Members in lockstep print their last lines at about the same time, whichever of 
 NOTICE_S = 120.0
 """Quiet time from which users see that the program will be ended."""
 QUIET_SHARE = 0.5
-"""The same as a share of the limit, where the limit is shorter than twice `NOTICE_S`."""
+"""Share of the limit after which users see it, where the limit is shorter than twice `NOTICE_S`."""
 SAMPLES_MIN = 4  # samples, at least, before a program counts as still
 IN = "in"
 """Name, in a datagram `stalled`, of the seconds until the programs are ended."""

@@ -29,14 +29,14 @@ class Cluster(NamedTuple):
     """The machines of the job, as launchers see them. Texts are values of environment variables."""
 
     rank: str
-    """Of this machine."""
+    """Number of this machine, from 0."""
     size: str
-    """How many machines there are."""
+    """Number of machines."""
     address: str
-    """Of rank 0."""
+    """Host name or address of the machine with rank 0."""
     port: str
     gpus: int
-    """Of this machine."""
+    """Number of GPUs of this machine."""
 
 
 def _no_variables(_cluster: Cluster) -> Mapping[str, str]:

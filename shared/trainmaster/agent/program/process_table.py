@@ -41,9 +41,9 @@ SESSION = 3
 ZOMBIE = b"Z"
 """State of a process that has ended, and whose status its parent has not read."""
 CPU_TIMES = slice(11, 15)
-"""In user and system mode, of the process and of its ended children, in clock ticks."""
+"""CPU times in user and system mode, of the process and of its ended children, in clock ticks."""
 CHILD_CPU_TIMES = slice(13, 15)
-"""The same, of the ended children alone."""
+"""CPU times in user and system mode, of the ended children alone, in clock ticks."""
 START_TIME = 19
 RESIDENT_PAGES = 21
 """An index in the fields of `read_stat`, as are `STATE`, `PARENT`, `SESSION` and `START_TIME`, and

@@ -22,7 +22,7 @@ VARIABLE = "PYTHONFAULTHANDLER"
 STACK_S = 0.5
 """Longest time for the stacks of one process. Measured: 0.3 s on two busy cores."""
 STACKS_S = 10.0
-"""The same for all processes of the program."""
+"""Longest time for the stacks of all processes of the program."""
 _MODULES = "Extension modules: "
 """Begins the line after the stacks of a crash that lists the modules in machine code: of pandas and
 scipy alone, it is longer than the tail of an output, and it shows no cause.

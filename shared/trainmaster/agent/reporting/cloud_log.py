@@ -66,8 +66,8 @@ SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
 
 BEHIND = "trainmaster/behind"
 WRITER = "trainmaster/writer"
-"""Of the agent's own lines: ``agent``. Readers of the program's lines leave them out, but see those
-that count a loss.
+"""Label that the agent's own lines have, with the value ``agent``. Readers of the program's lines
+leave them out, except those that count lost lines.
 """
 
 # Errors that may end later, besides transient ones: a token, a permission or an API that is not

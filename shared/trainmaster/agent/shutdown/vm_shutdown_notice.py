@@ -26,7 +26,7 @@ NOTICE_S = 60.0
 event".
 """
 GPU_NOTICE_S = 3600.0
-"""The same for VMs with GPUs. Source: Compute Engine, "Handle GPU host maintenance events"."""
+"""Notice for VMs with GPUs. Source: Compute Engine, "Handle GPU host maintenance events"."""
 ANNOUNCE_BEFORE_S = GPU_NOTICE_S
 """A window may be announced days ahead.
 

@@ -36,9 +36,11 @@ class ReportQueue:
         self._log_missing = log_missing
         self._bodies: deque[bytes] = deque()
         self._dropped = 0
-        """Reports that were given up since the last count."""
+        """Number of reports that were given up since `count_missing` was called last."""
         self._counted = 0
-        """Reports of `_bodies`, from the oldest, that a count has contained."""
+        """Number of the reports in `_bodies`, from the oldest on, that `count_missing` has logged
+        as missing. They are not logged again.
+        """
         self._problem = ""
         """Why a request failed last; empty: none did."""
         self._refusals = 0  # in a row

@@ -44,6 +44,8 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     def decode(self, rows: Any) -> dict[int, Any]:
         """Return the features of CSV rows without the target, as texts: column index → string
         tensor [rows].
+
+        The target is column 0 of a table, so the first cell of such a row has the column index 1.
         """
         width = len(self.metadata.columns)
         cells = tf.io.decode_csv(rows, [[""]] * width)

@@ -208,11 +208,16 @@ def _check_candidates(
         price, *notes = check_price(placed, name, prices)
         yield price
     yield from notes
-    for placed in regions.values():
-        for finding in _check_quotas(placed, inspection):
-            # The job can use another region.
-            is_problem = finding.status is Status.FIX
-            yield replace(finding, status=Status.LIMIT) if is_problem else finding
+    findings = [
+        finding
+        for (option, _), placed in regions.items()
+        for finding in _check_quotas(placed, inspection, f" (alternative {option + 1})")
+    ]
+    # Several alternatives may be in a region that reports no quotas.
+    for finding in dict.fromkeys(findings):
+        # The job can use another region.
+        is_problem = finding.status is Status.FIX
+        yield replace(finding, status=Status.LIMIT) if is_problem else finding
 
 
 def _check_transfers(
@@ -230,10 +235,11 @@ def _check_transfers(
         yield not_checked("transfer of images and checkpoints", "their sizes are not known")
 
 
-def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
+def _check_quotas(plan: Plan, inspection: Inspection, alternative: str = "") -> Iterator[Finding]:
     """Compare what the job needs with what is left.
 
-    Compute Engine does not list the quotas of TPUs.
+    `alternative`: words about the part of the job that needs it; empty: all of it. Compute Engine
+    does not list the quotas of TPUs.
     """
     quotas = {quota.metric: quota for quota in inspection.quotas(plan.where.region) or ()}
     needs = quota_needs(plan)
@@ -247,8 +253,8 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
         if quota is None:
             continue
         text = (
-            f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of"
-            f" {quota.limit:g} are left"
+            f"quota {metric} in {plan.where.region}{alternative}: the job needs {needed:g}, and"
+            f" {quota.limit - quota.used:g} of {quota.limit:g} are left"
         )
         if needed > quota.limit:
             yield problem(

@@ -41,7 +41,7 @@ class JobRow:
 
     job: Job
     kind: str
-    """Of a tuning job or a trial; empty for an ordinary job."""
+    """Words for a tuning job or a trial; empty for an ordinary job."""
     program: str
     """What it runs."""
     folder: str
@@ -52,7 +52,7 @@ class JobRow:
     ran: str
     """Time from RUNNING to the end, or until now; empty before."""
     machines: tuple[str, ...]
-    """Those of each role, without their GPUs."""
+    """The machines of each role, without their GPUs."""
     gpus: str
     """The GPUs of all its machines; empty: it has none."""
     gpu_use: str

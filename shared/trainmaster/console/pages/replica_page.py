@@ -83,7 +83,8 @@ def _variables(
         hosts = job.plan.group(task_type).hosts
         variables["RANK"] = str(first_rank + replica_id.index * hosts)
     own = job.plan.program_of(task_type).environment
-    if cluster.world_size() == 1:  # as `trainmaster.agent.program.environment` does
+    has_one_rank = cluster.world_size() == 1
+    if has_one_rank:  # the agent sets only those that the job asks for (`program.environment`)
         for name in set(RANK_VARIABLES) - {variable.name for variable in own}:
             variables.pop(name, None)
     for variable in own:

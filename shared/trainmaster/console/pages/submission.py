@@ -19,7 +19,7 @@ from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from
 from trainmaster.jobspec.job_document import read_document, with_job_id
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.jobspec.reading.yaml_document import as_yaml
-from trainmaster.messaging import topics
+from trainmaster.ports.store_values import SUBMISSION_MAX
 
 _TIME_SUFFIX: Final = re.compile(r"_\d{8}_?\d{6}$")
 
@@ -99,5 +99,5 @@ def read_status(
     problems = next(
         (rejection.problems for rejection in console.store.rejections(limit=1, source=source)), ()
     )
-    is_late = console.clock() - published_at > topics.SUBMISSION_MAX
+    is_late = console.clock() - published_at > SUBMISSION_MAX
     return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)

@@ -39,6 +39,8 @@ class MarkReady:
     """The machine of the slice's host that reported."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_kept_vm: bool = False
+    """For a member: whether it has the VM that it had when this round was ordered."""
     has_ended: bool = False
     """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False
@@ -62,6 +64,8 @@ class MarkHostReady:
     """The machine of the host."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_kept_vm: bool = False
+    """For a member: whether it has the VM that it had when this round was ordered."""
     has_ended: bool = False
     """For a member: whether its program failed by itself in the round before."""
     left_peers: bool = False
@@ -126,8 +130,12 @@ class ReplaceVm:
     """Limit that the replacement is charged to."""
     is_vm_taken: bool = False
     """Whether the VM was lost; False: Trainmaster gave it up."""
+    has_run: bool = False
+    """Whether the program had run on it, as its exit tells; False: that is not known."""
     wasted: int = 0
-    """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
+    """Number of VMs in a row, with this one, that gave the replica no ten useful minutes; 0: this
+    one did, which ends the row. It becomes `Replica.wasted`.
+    """
     next_at: datetime | None = None
     """Earliest time of the request for the VM, after several wasted machines. For a member, it
     holds for all VMs of the job. None: at once, or when a pause of the gang that has begun is over.

@@ -28,7 +28,7 @@ have.
 def fit_of(job: Job) -> tuple[FitItem, ...]:
     """Return the properties of all machines of the job, and then one item for each role.
 
-    `job`: with the plan of the candidate in question.
+    `job`: with the plan of one candidate, a zone and the kind of machines that is requested there.
     """
     plan = job.plan
     access = plan.access
@@ -64,6 +64,9 @@ def resource_of(machines: MachineSet) -> str | None:
 
 
 def _machine_words(group: TaskGroup) -> str:
+    """Return `n1-standard-8 with 2 x nvidia-tesla-t4 and 100 GiB pd-ssd`; without GPUs,
+    `n1-standard-8 with 100 GiB pd-ssd`.
+    """
     price = group.purchase.price
     kind = machine_kind(group, price)
     source = f" from the reservation {price.name}" if isinstance(price, Reserved) else ""

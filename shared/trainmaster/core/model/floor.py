@@ -25,9 +25,10 @@ NO_VM: Final[dict[str, Any]] = {
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2
-"""The loss of a VM that is committed beside the move raises one generation by one.
+"""How far the floor is above the highest generation in use.
 
-It stays below the floor.
+The loss of a VM that is committed at the same time as the move raises one generation by one. With
+this step, that generation is still below the floor.
 """
 
 
@@ -48,7 +49,8 @@ def is_below_floor(job: Job, replica: Replica) -> bool:
 def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
     """Return the replica that awaits its VM of the floor.
 
-    `is_member`: rounds count its incarnations.
+    `is_member`: it is a member of a synchronous job. Rounds count its incarnations, so its own
+    count does not grow here.
     """
     changes: dict[str, Any] = {"ready_at": None, "hosts_ready": ()}
     if not replica.awaits_vm:

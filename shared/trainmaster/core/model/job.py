@@ -7,6 +7,8 @@ The VMs of a job that are requested together, in one zone, are its gang. Each re
 round, and each zone that it may be sent to is a candidate; a pass is one request to each candidate.
 The other kind of round (`Job.round`) is one common run of the members of a synchronous job, held
 while they wait for each other. A machine set is VMs that one job after another uses, its holders.
+A wasted machine is a VM that gave its replica no ten useful minutes. Required replicas are those
+without which a job cannot run; the VMs of all others are optional.
 
 Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes
 another.

@@ -63,7 +63,7 @@ class HeldMachines:
 
 @dataclass(frozen=True, slots=True)
 class KeptVm:
-    """A VM that is kept, or taken."""
+    """A VM that is kept for a next job, or that this job has taken."""
 
     replica_id: ReplicaId
     instance_id: str
@@ -112,7 +112,8 @@ class MachineSet:
     groups: tuple[TaskGroup, ...] = ()
     """The roles with the number of VMs that are kept of each, without programs."""
     usd_per_hour: float = 0.0
-    """The share of the plan's limits by the number of VMs that are kept, whatever their roles.
+    """List price of the kept VMs: that of all VMs of the job (`usd_per_hour` of its plan's limits),
+    times the share of the VMs that are kept, whatever their roles.
 
     It only decides when the set makes room for other jobs; what is paid is computed for each VM.
     """
@@ -137,4 +138,4 @@ class Taken:
     candidate: int
     """Index into the plan's zones: where the machines are."""
     vms: tuple[KeptVm, ...]
-    """Those that run, and that the job has a replica for."""
+    """VMs of the set that run, and that the job has a replica for."""

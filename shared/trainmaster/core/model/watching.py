@@ -1,4 +1,8 @@
-"""How the VMs and programs of a job are watched: preflight, stalls, and trackers of experiments."""
+"""How the VMs and programs of a job are watched: preflight, stalls, and trackers of experiments.
+
+The preflight is the agent's examination of a machine before the program starts. A program is still
+if it has no output, no traffic and uses no processor time.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,11 @@
 
 A round is one common run of the members of a synchronous job. After one of them has ended, the next
 round is held: the members wait until all of them are ready. An elastic job goes on without members
-whose VMs Google refuses; a round can grow when their VMs exist at last.
+whose VMs Google refuses (`Round.without`); a round can grow when their VMs exist at last.
+
+A round grows in two steps. All running members are asked to save and to stop, so that the next
+round begins with the members that join. If none has stopped after the time for the save, the round
+is ended for them.
 """
 
 from __future__ import annotations
@@ -103,7 +107,7 @@ def readiness(state: State, vms: Sequence[Vm], steps: Iterable[Step], now: datet
         return Readiness.AWAITED
     missing = {member.replica_id for member in waiting}
     if missing and not _may_begin_without(state, missing, vms, now):
-        return Readiness.REPORTED
+        return Readiness.REPORTED  # every agent has, but these members have no VM
     ids = {member.replica_id for member in all_members}
     is_clear = all(
         ids.isdisjoint(_subjects(step)) or _is_of_next_vm(state, step, missing) for step in steps

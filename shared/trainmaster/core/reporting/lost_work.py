@@ -81,13 +81,17 @@ class WrittenObjects:
         return max((at for at in newest if at is not None), default=None)
 
     def is_intact(self, since: datetime, until: datetime) -> bool:
-        """Whether nothing that was written in this time can have been replaced or deleted since."""
+        """Whether nothing that was written in this time can have been replaced or deleted since.
+
+        The oldest checkpoints are deleted first, when a program writes later. So if a checkpoint of
+        this time is still there, nothing newer of this time was deleted.
+        """
         if not self.is_complete or not (self.checkpoints or self.others):
             return False
         if self.replaced_at is not None and self.replaced_at > until:
             return False
-        has_later = any(times and times[-1] > until for times in (self.checkpoints, self.others))
-        return not has_later or self.newest_checkpoint(since, until) is not None
+        wrote_later = any(times and times[-1] > until for times in (self.checkpoints, self.others))
+        return not wrote_later or self.newest_checkpoint(since, until) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def ranks_that_left(event: ReplicaExited, ranks: int | None) -> str:
     if _NO_OTHER_FAILURE in report and not ended:
         return "All other ranks"
     failed = set(_FAILED_RANK.findall(report))
+    # The silent peer may be one that torchrun had to end: it hung, and had not left.
     may_hang = bool(ended) and reports_silent_peer(event)
     left = (ranks or 0) - len(failed | ended)
     return f"{left} of the {ranks} ranks" if failed and left > 0 and not may_hang else ""

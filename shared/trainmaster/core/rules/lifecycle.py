@@ -4,7 +4,8 @@ ready.
     submitted ──► QUEUED ──► PREPARING: VMs requested ──► RUNNING: all required replicas ready
 
 A synchronous job begins with a held round: its members wait until all of them are ready, and start
-together.
+together. An event that comes too late is ignored (`stale`); so is one that comes too early, which
+is judged again when it is repeated (`provisional`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule, provisional, stal
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.machine_set import HeldMachines, Taken
-from trainmaster.core.model.members import current_incarnation, is_member, is_ready
+from trainmaster.core.model.members import current_incarnation, has_kept_vm, is_member, is_ready
 from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
@@ -69,11 +70,12 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
         return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, begin)
     if event.taken is not None:
         return _take(event.taken, job, event)
-    turn = first_turn(job, event.outlook, now)
+    turn = first_turn(job, event.outlook, now)  # the first request for VMs, and in which zone
     order = (turn.candidate, *(turn.remaining or ()))
     next_at = next_request_at(job, now, now) if turn.waits else None
     text = f"The job's VMs are being created.{describe_order(job, order, event.outlook)}"
-    text += f" {event.misfit}" if event.misfit else ""
+    why_no_kept_machines = f" {event.misfit}" if event.misfit else ""
+    text += why_no_kept_machines
     return Decision(
         Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at)
     )
@@ -115,6 +117,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     job = state.job
     subject = event.subject
     who = replica.replica_id.words
+    # `event.ended`: the exit of the previous program, which no message has reported before.
     success = judge_primary_success(state, event.ended, now) if event.ended else None
     # If only some hosts of a slice have exited 0, the job goes on: this host is ready like others.
     if success and isinstance(success.action, SucceedJob):
@@ -130,6 +133,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
     )
     has_ended = round_end(state, event) is not None
+    keeps_vm = number is not None and has_kept_vm(job, replica)
     hosts_ready = {*reported, subject.host}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
@@ -139,6 +143,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
             subject.vm.instance_id,
             host_vm,
             number,
+            has_kept_vm=keeps_vm,
             has_ended=has_ended,
             left_peers=event.left_peers,
         )
@@ -149,6 +154,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
         host_vm,
         number,
+        has_kept_vm=keeps_vm,
         has_ended=has_ended,
         left_peers=event.left_peers,
         measurement=event.ended.measurement if event.ended else None,

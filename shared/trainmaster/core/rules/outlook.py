@@ -5,6 +5,9 @@ capacity.
     advice of Google ────┘                            ──► then unlikely ones by chance
                                                       left out: those that failed a moment ago
 
+A candidate is a zone, with the machines of one alternative of the job file; a pass is one request
+to each candidate. The rank of a candidate is its place in the user's order, or by price.
+
 An outcome counts less the older it is: the chance returns to 0.5, half of the way in
 `CAPACITY_HALF_LIFE`. Advice counts more than an outcome, except for a recent stockout
 (`ADVICE_DOUBTED`). No candidate is dropped because it is unlikely.

@@ -203,7 +203,7 @@ _INSTALL_FAILURES: Final = {
     ),
     r"Invalid requirement:": "pip cannot read a line of {requirements}: correct it.",
 }
-"""The same by a pattern of pip's output."""
+"""Pattern of pip's output → advice, with `{requirements}` and the named groups of the pattern."""
 
 
 def remedy_of_exit(event: ReplicaExited, plan: Plan) -> str:

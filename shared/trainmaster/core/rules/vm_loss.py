@@ -53,6 +53,10 @@ GIVEN_UP: Final = (
     Reason.VM_RESTARTED,
 )
 """Reasons for which Trainmaster gives up a VM that still exists."""
+ENDS_OF_PROGRAMS: Final = (Reason.VM_STOPPING, Reason.VM_RESTARTED)
+"""Reasons that tell of a program that had run on the VM, whether or not a report of its start has
+arrived.
+"""
 FAULTY_ENDS: Final = {
     ExitCause.UNFIT: "failed the preflight",
     ExitCause.SETUP: "could not be set up",
@@ -113,6 +117,7 @@ def judge_vm_end(state: State, replica: Replica, end: VmEnd, now: datetime) -> D
     replacement = ReplaceVm(
         replica.key,
         is_vm_taken=reason not in GIVEN_UP,
+        has_run=reason in ENDS_OF_PROGRAMS,
         wasted=wasted,
         measurement=end.measurement,
     )
@@ -156,7 +161,7 @@ def _reruns_job(job: Job, replica: Replica, reason: Reason) -> bool:
     Source: Vertex AI's documentation of that field, "if a worker gets restarted", whatever the
     cause.
     """
-    has_run = reason is Reason.VM_STOPPING or replica.ever_ready
+    has_run = reason in ENDS_OF_PROGRAMS or replica.ever_ready
     return job.plan.restarts.restart_job_on_worker_restart and has_run
 
 

@@ -344,7 +344,7 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
     if action.replacement is None:
         return ()
     wasted = find_replica(state, action.replacement.replica)
-    return (replace_vm(state.job, wasted, action.replacement, now),)
+    return (replace_vm(state.job.plan, wasted, action.replacement, now),)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

@@ -62,7 +62,7 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     held = _next_held_round(job, replica.replica_id, now, is_vm_lost=is_vm_lost)
     changed: tuple[Replica, ...] = ()
     if action.replacement:
-        changed = (replace_vm(job, replica, action.replacement, now),)
+        changed = (replace_vm(job.plan, replica, action.replacement, now),)
     return Change(replace(job, round=held, version=state.job.version + 1), changed, PROVISION)
 
 
@@ -115,7 +115,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
             failing=action.failing,
         )
         if action.charge is not Budget.FREE:
-            decider = charged(job, find_replica(state, action.replica), action, now)
+            decider = charged(job.plan, find_replica(state, action.replica), action, now)
             replicas = (with_next_version(decider),)
     begun_job = replace(job, round=begun, placement=without_older_programs(job.placement))
     return Change(replace(begun_job, version=job.version + 1), replicas, PROVISION)

@@ -4,6 +4,10 @@ events to record.
 `reconciliation` calls it, in cycles of listing, planning and executing. An insert is one request
 that creates the VMs of a role; if Google creates none, that is a capacity error. Those of a cycle
 are collected in `Inserts`, and recorded when no other insert can still create VMs.
+
+A job that is a gang needs all of its VMs at once. Any other job has required replicas, without
+which it cannot run, and optional ones. A synchronous job may grow: replicas that it had to start
+without join it, after the others have saved.
 """
 
 from __future__ import annotations
@@ -61,7 +65,7 @@ class Inserts:
     """Facts about its inserts that a delivery keeps."""
 
     created: Counter[str] = field(default_factory=Counter)
-    """Those that Compute Engine answered with "created", by request key."""
+    """Number of inserts that Compute Engine answered with "created", by request key."""
     failed: list[tuple[Create, NotCreated]] = field(default_factory=list)
     """Capacity errors of this cycle that are not recorded yet."""
     is_open: bool = False
@@ -183,11 +187,22 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     if is_open and failed:
         return False
     present: frozenset[ReplicaId] = frozenset()
-    if failed and (job.plan.limits.cap or not job.plan.restarts.gang):
+    is_gang = job.plan.restarts.gang
+    # What the other VMs cost counts for a limit of the cost, and what they are for a job that may
+    # run without the missing ones.
+    needs_other_vms = bool(job.plan.limits.cap) or not is_gang
+    if failed and needs_other_vms:
         present = _present(job, fleet)
-    required = not job.plan.restarts.gang and present.issuperset(required_replicas(job.plan))
+    has_required = not is_gang and present.issuperset(required_replicas(job.plan))
     for create, outcome in failed:
-        _record_capacity_error(create, outcome, job, deps, others=bool(present), required=required)
+        _record_capacity_error(
+            create,
+            outcome,
+            job,
+            deps,
+            has_other_vms=bool(present),
+            has_required_vms=has_required,
+        )
     return True
 
 
@@ -225,12 +240,13 @@ def _record_capacity_error(
     job: Job,
     deps: Deps,
     *,
-    others: bool = False,
-    required: bool = False,
+    has_other_vms: bool = False,
+    has_required_vms: bool = False,
 ) -> None:
     """Record why the VMs were not created, and note a stockout.
 
-    `others`, `required`: which VMs the zone has.
+    `has_other_vms`: the zone has VMs of the job. `has_required_vms`: among them are those of all
+    required replicas.
     """
     kind = machine_kind(create.group, create.price)
     now = deps.clock()
@@ -253,8 +269,8 @@ def _record_capacity_error(
         at=now,
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
-        others_created=others,
-        required_present=required,
+        others_created=has_other_vms,
+        required_present=has_required_vms,
         outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )
     record(not_created, deps)

@@ -2,7 +2,8 @@
 docs/interfaces.md, section 3.
 
 All VMs of one bulk insert have the same metadata. Each finds its own replica in the configuration
-by its name.
+by its name. A number range is the short form of a list whose texts differ only in a number, such as
+the names of a role's VMs.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "task_type": task_type,
         "vm_generation": create.vm_generation,
         "hosts": create.group.hosts,
+        # Compute Engine enforces the time limit of VMs; a TPU node deletes itself.
         "fuse_s": plan.fuse_s if create.group.tpu else None,
         "checkpoint_signal": plan.saving.signal,
         "stall_timeout_s": plan.watching.stall_timeout_s if task_type is not TaskType.PS else None,
@@ -83,6 +85,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
+        # Whether the agent replaces $(NAME) in arguments and variables.
         "expands": plan.origin.dialect is Dialect.VERTEX,
         **_tracking_config(plan.watching),
         "gcs": plan.access.gcs is not GcsFolder.OFF,

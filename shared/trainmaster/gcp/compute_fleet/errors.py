@@ -22,9 +22,9 @@ from google.cloud import compute_v1
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.errors import REQUEST_TIMEOUT, google_errors, refused, violates_policy
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
-from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import CreateOutcome, NotCreated
 
 Result = TypeVar("Result")

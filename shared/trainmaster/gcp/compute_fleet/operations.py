@@ -14,10 +14,10 @@ from functools import partial
 from google.cloud import compute_v1
 
 from trainmaster.gcp import clients
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.compute_fleet.errors import is_cause, problems_in
 from trainmaster.gcp.errors import TIMEOUTS
 from trainmaster.gcp.retries import FLEET_READ
-from trainmaster.gcp.vm_defaults import Problem
 
 
 class Operations:

@@ -46,7 +46,9 @@ OWNER: Final = "owner"
 NAMES: Final = "names"
 """Field with the names by which lists find the job (`lower_case_names`)."""
 IS_ACTIVE: Final = "is_active"
-"""Field of a job: whether it is live, and more than an admission pass decides about it."""
+"""Field of a job: whether it is live, and does not wait in the admission queue. About a waiting
+job, only admission passes decide.
+"""
 WAIT_ENDS_AT: Final = "wait_ends_at"
 """Field of a job that waits for its admission: when `maxWaitTime` ends it. None: never."""
 FAILING: Final = "failing_in"

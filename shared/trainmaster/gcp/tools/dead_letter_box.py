@@ -63,7 +63,7 @@ class DeadLetter:
     data: bytes
     """Data of the original message."""
     attributes: Mapping[str, str]
-    """Those of the original message."""
+    """Attributes of the original message."""
     cut_from: str = ""
     """Size in bytes of the original data, if it was too large to be handled and was cut; else
     empty.

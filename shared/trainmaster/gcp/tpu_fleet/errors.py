@@ -21,8 +21,8 @@ from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.errors import TemporaryError
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.errors import REQUEST_TIMEOUT, google_errors, refused, violates_policy
-from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
 _CAPACITY: Final = re.compile(

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.tpu_fleet.errors import problem_of, problem_of_operation
-from trainmaster.gcp.vm_defaults import Problem
 
 OUTCOME_VALID_S: Final = 300
 """Time from the start of an operation within which its outcome counts."""

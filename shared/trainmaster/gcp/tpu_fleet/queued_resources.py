@@ -29,6 +29,7 @@ from trainmaster.core.model.vm import LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.capacity import provisioning_deadline
+from trainmaster.gcp.call_problem import Problem
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.retries import FLEET_READ, FLEET_WRITE, masked
 from trainmaster.gcp.tpu_fleet.errors import (
@@ -47,7 +48,6 @@ from trainmaster.gcp.tpu_fleet.queued_resource_spec import (
     request,
     vm_of,
 )
-from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_ROUND, job_key, labelled
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 

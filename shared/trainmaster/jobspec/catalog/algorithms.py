@@ -1,7 +1,7 @@
 """The built-in algorithms of AI Platform Training: their images, and what runs in their place.
 
 The images are gone. The package `trainmaster.algorithms` has the programs. Source of images and
-machines: the service's pages, and jobs that ran there.
+machines: the pages of AI Platform Training, and jobs that ran there.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ NOT_AVAILABLE: Final = {
     "ncf": _MODEL_GARDEN,
     "bert": _MODEL_GARDEN,
 }
-"""Algorithms of the service that Trainmaster does not have → where to go."""
+"""Algorithms of AI Platform Training that Trainmaster does not have → where to go."""
 
 
 def image_algorithm(image: str) -> str | None:

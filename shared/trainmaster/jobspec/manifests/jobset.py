@@ -1,5 +1,9 @@
 """JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or one with a driver of one pod.
 
+Each `Level` lists the fields of one mapping: those that are converted; those that have no effect
+here (`dropped`, with the reason); those that no job can have (`refused`, with what to do); and
+those that stood elsewhere in earlier releases (`moved`).
+
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go and its webhook's defaults.
 """
 
@@ -69,7 +73,7 @@ class ReplicatedJob(Level):
     replicas: Count = 1
     template: Mapping[str, Any] = {}
     network: Mapping[str, Any] | None = None
-    """Of JobSet 0.1, where each replicated job had its own."""
+    """The network in JobSet 0.1, where each replicated job had its own."""
 
     dropped: ClassVar[Mapping[str, str]] = {
         "groupName": "Environment variables describe the whole job."
@@ -171,7 +175,9 @@ def convert_groups(
 def _names_of(group: Group, jobset: str, names: Names, *, is_only: bool) -> Names:
     """Return the names in the pods of one replicated job, with their completion index.
 
-    The index is that of a pod in one of the replicated job's jobs.
+    The index is that of a pod in one of the replicated job's jobs. It is known if all pods have the
+    same one, or if it is the rank of the replica, because there is one such job. Otherwise the
+    names have no index, and a manifest that refers to it is refused.
     """
     if group.batch.completion_mode != "Indexed":
         return names

@@ -1,5 +1,8 @@
 """The fields of a pod template, level by level.
 
+Each `Level` lists the fields of one mapping: those that are converted; those that have no effect
+here (`dropped`, with the reason); and those that no job can have (`refused`, with what to do).
+
 Source: Kubernetes' API reference, core/v1 PodTemplateSpec.
 """
 

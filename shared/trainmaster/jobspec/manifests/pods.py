@@ -153,7 +153,7 @@ def _container_spec(
             )
             findings.substitute(mount_path, folder, "the container's disk", reason)
     spec: dict[str, Any] = {"imageUri": container.image or ""}
-    words: dict[str, str] = {}
+    words: dict[str, str] = {}  # path → word, for the variables that it refers to
     for name, texts in (("command", container.command), ("args", container.args)):
         words.update({f"{path}.{name}[{index}]": text for index, text in enumerate(texts or ())})
         if texts:

@@ -1,4 +1,8 @@
-"""`spec.runPolicy` of the training operator's kinds. Source: its common_types.go."""
+"""`spec.runPolicy` of the training operator's kinds. Source: its common_types.go.
+
+Each `Level` lists the fields of one mapping: those that are converted; those that have no effect
+here (`dropped`, with the reason); and those that no job can have (`refused`, with what to do).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ class SchedulingPolicy(Level):
 def check_run_policy(policy: RunPolicy, pods: int, findings: Findings) -> dict[str, str]:
     """Return the fields of `jobSpec.scheduling` that the scheduling policy leads to.
 
-    `pods`: their number.
+    `pods`: number of the job's pods.
     """
     if policy.scheduling_policy is None:
         return {}

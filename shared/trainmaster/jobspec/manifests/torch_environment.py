@@ -1,5 +1,8 @@
 """The variables with which torchrun finds its peers: PET_… and, for elastic jobs, PET_RDZV_….
 
+The `Level` of the elastic policy lists its fields: those that are read; those that have no effect
+here (`dropped`, with the reason); and those that no job can have (`refused`, with what to do).
+
 Source: training-operator v1.9.0, pkg/controller.v1/pytorch; kubeflow/trainer,
 pkg/runtime/framework/plugins/torch.
 """

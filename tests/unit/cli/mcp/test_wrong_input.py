@@ -21,9 +21,9 @@ from trainmaster_local.testing import Installation
         (
             "submit",
             {"document": yaml.safe_dump({"jobId": "digits_1", "trainingInput": {}})},
-            "training_input.region",
+            "Field: trainingInput.region Error: ",
         ),
-        ("submit", {"document": yaml.safe_dump(EXAMPLE)}, "Field: job.job_id Error: is required"),
+        ("submit", {"document": yaml.safe_dump(EXAMPLE)}, "Field: jobId Error: is required"),
         ("submit", {"document": document(labels=["a"])}, "labels"),
         ("submit", {"document": document(cap="a lot")}, "must be an amount above 0"),
         ("submit", {}, "document"),

@@ -1,5 +1,8 @@
 """TF_CONFIG, CLUSTER_SPEC and environment of the training code, compared with the service's
 documented samples.
+
+A slice is a TPU machine of one or more hosts. The rank base of a role is the rank of its first host
+in the cluster; its slice base is the number of its first slice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Which replicas a job may start without."""
+"""Which replicas a job may start without.
+
+`gang`: all replicas start together. `independent`: no replica waits for another one
+(`independentReplicas` of the job file).
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,30 @@ def names(*groups: TaskGroup, **changes: object) -> list[str]:
 @pytest.mark.parametrize(
     ("groups", "changes", "required"),
     [
-        (
+        pytest.param(
             (SERVERS, EVALUATOR),
             {},
             ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"],
+            id="all of a gang",
         ),
-        ((SERVERS, EVALUATOR), {"gang": False}, ["chief-0", "ps-0", "ps-1"]),
-        ((EVALUATOR,), {"gang": False}, ["chief-0", "worker-0", "worker-1"]),
-        ((SERVERS,), {"gang": False, "independent": True}, ["chief-0"]),
+        pytest.param(
+            (SERVERS, EVALUATOR),
+            {"gang": False},
+            ["chief-0", "ps-0", "ps-1"],
+            id="not the workers of parameter servers",
+        ),
+        pytest.param(
+            (EVALUATOR,),
+            {"gang": False},
+            ["chief-0", "worker-0", "worker-1"],
+            id="all workers of a synchronous job",
+        ),
+        pytest.param(
+            (SERVERS,),
+            {"gang": False, "independent": True},
+            ["chief-0"],
+            id="only the primary of independent replicas",
+        ),
     ],
 )
 def test_required_replicas_follow_from_the_jobs_roles(

@@ -1,4 +1,9 @@
-"""Members of synchronous jobs, as users see them."""
+"""Members of synchronous jobs, as users see them.
+
+The members of such a job start together, in a round. When one of them ends, the next round is held:
+the others are stopped, and wait until all are ready for it. `World` runs the control plane in one
+process; the agents of `world.silent` do not report that their programs were stopped.
+"""
 
 from __future__ import annotations
 

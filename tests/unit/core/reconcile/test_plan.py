@@ -1,83 +1,44 @@
-"""The steps of a provisioning round: which VMs are created, deleted, directed, awaited or reported
-lost.
+"""The steps of a reconciliation: which VMs are created, deleted, awaited or reported lost, so that
+those of a job become those that its state desires.
+
+A VM has a generation, which grows with each VM of its replica, and a directive, which says what its
+agent does. Both show whether another delivery has a newer state of the job. A placement round is
+one request for VMs in one zone; the next one begins after a capacity error.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
-from trainmaster.core.model.cap import Cap
-from trainmaster.core.model.job import Job, JobState, Placement, State
-from trainmaster.core.model.money import read_money
-from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
-from trainmaster.core.model.replica import Replica, ReplicaState
+from tests.unit.core.reconcile.planned_steps import (
+    NOW,
+    RUN_1,
+    RUN_2,
+    a_vm,
+    all_vms,
+    creates,
+    preparing,
+    steps,
+)
+from trainmaster.core.model.job import JobState, Placement
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.round import Round, SaveCause, SaveRequest
-from trainmaster.core.model.task_group import TaskGroup, Tpu
-from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
-from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.desired import price_of_vm
+from trainmaster.core.model.round import Round
+from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, VmStatus
 from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Await,
     Create,
     Delete,
     Direct,
-    Readiness,
     ReportLoss,
-    ReportMissingMember,
-    Step,
 )
-from trainmaster.core.timeouts import STARTUP_TIMEOUT_S, UNPAID_S
-
-NOW = at(100)
-RUN_1 = Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)
-RUN_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)
-HOLD_2 = Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)
-ALL = (CHIEF, WORKER_0, WORKER_1)
-
-
-def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
-    vm = Vm(
-        vm_name("digits_1", replica_id),
-        "us-central1-a",
-        "1001",
-        VmStatus.RUNNING,
-        replica_id,
-        1,
-        RUN_1,
-        "1",
-    )
-    return replace(vm, **changes)  # type: ignore[arg-type]
-
-
-def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    return plan(state, vms, NOW).steps
-
-
-def creates(state: State, *vms: Vm) -> list[Create]:
-    return [step for step in steps(state, *vms) if isinstance(step, Create)]
-
-
-def all_vms(*others: Vm) -> list[Vm]:
-    """Return a running VM for each replica, with `others` in place of theirs."""
-    given = {vm.replica_id: vm for vm in others}
-    return [given.get(replica_id) or a_vm(replica_id) for replica_id in ALL]
-
-
-def preparing(**changes: object) -> State:
-    """Return a job none of whose VMs has been created."""
-    waiting = [a_replica(replica_id, ReplicaState.WAITING) for replica_id in ALL]
-    return a_state(*waiting, job=a_job(JobState.PREPARING, **changes))  # type: ignore[arg-type]
-
-
-# Creating and deleting
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 
 def test_new_job_takes_one_insert_per_role() -> None:
@@ -93,8 +54,8 @@ def test_vms_as_desired_need_no_step() -> None:
 
 def test_vm_that_is_being_created_is_awaited() -> None:
     creating = a_vm(WORKER_0, status=VmStatus.CREATING)
-    round_ = plan(preparing(), tuple(all_vms(creating)), NOW)
-    assert (round_.steps, round_.waits) == ((Await(creating),), True)
+    planned = plan(preparing(), tuple(all_vms(creating)), NOW)
+    assert (planned.steps, planned.waits) == ((Await(creating),), True)
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
@@ -158,53 +119,33 @@ def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     assert steps(a_state(), *all_vms(newer_vm, newer_directive)) == ()
 
 
+def directed(action: DirectiveAction, *, attempt: int = 1, incarnation: int = 2) -> dict[str, Any]:
+    return {"directive": Directive(attempt=attempt, incarnation=incarnation, action=action)}
+
+
+ROUND_2 = Round(2)
+HELD_ROUND_2 = Round(2, is_held=True)
+
+
 @pytest.mark.parametrize(
-    ("round_", "found", "is_deleted"),
+    ("stored", "found", "is_deleted"),
     [
-        (Round(2), {"vm_generation": 2}, True),
-        (
-            Round(2),
-            {"directive": Directive(attempt=2, incarnation=1, action=DirectiveAction.HOLD)},
-            True,
-        ),
-        (
-            Round(2),
-            {"directive": Directive(attempt=1, incarnation=3, action=DirectiveAction.HOLD)},
-            True,
-        ),
-        (
-            Round(2, is_held=True),
-            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)},
-            True,
-        ),
-        (
-            Round(2, is_held=True),
-            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.HOLD)},
-            False,
-        ),
-        (
-            Round(2),
-            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.RUN)},
-            False,
-        ),
-        (
-            Round(2),
-            {"directive": Directive(attempt=1, incarnation=2, action=DirectiveAction.SAVE)},
-            False,
-        ),
-        (
-            Round(2),
-            {"directive": Directive(attempt=1, incarnation=1, action=DirectiveAction.RUN)},
-            False,
-        ),
-        (Round(2), {"directive": None}, False),
+        pytest.param(ROUND_2, {"vm_generation": 2}, True, id="next VM"),
+        pytest.param(ROUND_2, directed(DirectiveAction.HOLD, attempt=2), True, id="next attempt"),
+        pytest.param(ROUND_2, directed(DirectiveAction.HOLD, incarnation=3), True, id="next round"),
+        pytest.param(HELD_ROUND_2, directed(DirectiveAction.RUN), True, id="begun round"),
+        pytest.param(HELD_ROUND_2, directed(DirectiveAction.HOLD), False, id="the held round"),
+        pytest.param(ROUND_2, directed(DirectiveAction.RUN), False, id="the round"),
+        pytest.param(ROUND_2, directed(DirectiveAction.SAVE), False, id="request to save"),
+        pytest.param(ROUND_2, directed(DirectiveAction.RUN, incarnation=1), False, id="last round"),
+        pytest.param(ROUND_2, {"directive": None}, False, id="no directive"),
     ],
 )
 def test_vm_that_only_a_later_state_can_have_ordered_is_deleted(
-    round_: Round, found: dict[str, Any], *, is_deleted: bool
+    stored: Round, found: dict[str, Any], *, is_deleted: bool
 ) -> None:
     vm = a_vm(WORKER_0, **found)
-    assert delete_newer(a_state(job=a_job(round=round_)), (vm,)) == (
+    assert delete_newer(a_state(job=a_job(round=stored)), (vm,)) == (
         (Delete(vm),) if is_deleted else ()
     )
 
@@ -240,70 +181,8 @@ def test_creates_wait_for_the_backoff_after_a_capacity_error() -> None:
 
 def test_other_steps_do_not_wait_for_the_backoff() -> None:
     state = preparing(placement=Placement(zone_index=1, round=2, since=at(0), next_at=at(101)))
-    round_ = plan(state, (a_vm(CHIEF),), at(100))
-    assert (round_.steps, round_.is_done) == ((Delete(a_vm(CHIEF)),), False)
-
-
-# Directives
-
-
-def test_restarting_replica_is_directed_to_its_next_incarnation() -> None:
-    state = alone.a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
-    assert steps(state, *all_vms()) == (Direct(a_vm(WORKER_0), RUN_2),)
-
-
-def held(*replicas: Replica, is_held: bool = True) -> State:
-    """Return a job whose second round is held; members that are not given are ready for it."""
-    given = {replica.replica_id: replica for replica in replicas}
-    members = [given.get(replica_id) or a_replica(replica_id, incarnation=2) for replica_id in ALL]
-    return a_state(*members, job=a_job(round=Round(2, is_held=is_held, ordered_at=at(90))))
-
-
-HELD_VMS = tuple(a_vm(replica_id, directive=HOLD_2) for replica_id in ALL)
-
-
-def test_members_of_a_held_round_are_held_and_run_when_it_begins() -> None:
-    assert steps(held(a_replica(CHIEF)), *all_vms(*HELD_VMS[1:])) == (Direct(a_vm(), HOLD_2),)
-    running = steps(held(is_held=False), *HELD_VMS)
-    assert running == tuple(Direct(vm, RUN_2) for vm in HELD_VMS)
-
-
-@pytest.mark.parametrize(
-    ("state", "vms", "expected"),
-    [
-        pytest.param(held(), HELD_VMS, Readiness.READY, id="ready"),
-        pytest.param(held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED, id="not reported"),
-        pytest.param(
-            held(),
-            (*HELD_VMS, a_vm(CHIEF, zone="us-central1-b", vm_generation=0)),
-            Readiness.AWAITED,
-            id="VM that was given up",
-        ),
-        pytest.param(held(), HELD_VMS[1:], Readiness.AWAITED, id="lost VM"),
-        pytest.param(
-            held(a_replica(CHIEF, ReplicaState.WAITING)),
-            HELD_VMS[1:],
-            Readiness.REPORTED,
-            id="no VM",
-        ),
-        pytest.param(held(is_held=False), HELD_VMS, Readiness.NOT_HELD, id="running"),
-        pytest.param(a_state(), all_vms(), Readiness.NOT_HELD, id="first round"),
-    ],
-)
-def test_round_may_begin_when_all_members_are_ready_and_no_other_vm_is_left(
-    state: State, vms: tuple[Vm, ...], expected: Readiness
-) -> None:
-    assert plan(state, tuple(vms), NOW).readiness is expected
-
-
-def test_running_round_without_the_vm_of_a_member_is_reported_before_anything_else() -> None:
-    missing = a_replica(CHIEF, ReplicaState.REPLACING, vm_generation=2)
-    assert steps(held(missing, is_held=False), *HELD_VMS[1:]) == (ReportMissingMember(missing),)
-    first = a_state(a_replica(CHIEF, ReplicaState.WAITING))
-    assert steps(first, *all_vms()[1:]) == (ReportMissingMember(first.replicas[0]),)
-
-
-# Losses
+    planned = plan(state, (a_vm(CHIEF),), at(100))
+    assert (planned.steps, planned.is_done) == ((Delete(a_vm(CHIEF)),), False)
 
 
 def test_vm_that_vanished_under_a_running_replica_is_reported_lost() -> None:
@@ -337,7 +216,7 @@ def test_vm_whose_agent_reports_nothing_is_reported_lost_after_the_startup_timeo
 def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> None:
     state = preparing()
     chief, workers = creates(state)
-    answers = {
+    answers = {  # how often Compute Engine answered the insert as done, for each request
         chief.request_key("digits_1"): CREATED_ANSWERS_MAX,
         workers.request_key("digits_1"): 1,
     }
@@ -347,152 +226,3 @@ def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> Non
     assert worker_create == workers
     assert isinstance(loss, ReportLoss)
     assert loss.replica.replica_id == CHIEF
-
-
-# Cloud TPU's queue
-
-
-def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tuple[Step, ...]:
-    """Return the steps for a job of one slice that exists only as a request."""
-    group = TaskGroup(
-        TaskType.CHIEF,
-        1,
-        machine_type="",
-        tpu=Tpu("v5litepod-16", "r"),
-        purchase=Purchase(is_queued=True),
-    )
-    job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
-    return steps(
-        a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes)
-    )
-
-
-def test_queued_request_with_a_present_or_newer_directive_is_awaited() -> None:
-    (present,) = steps_for_request()
-    (newer,) = steps_for_request(
-        directive=Directive(attempt=2, incarnation=1, action=DirectiveAction.RUN)
-    )
-    assert isinstance(present, Await)
-    assert isinstance(newer, Await)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"directive": Directive(attempt=1, incarnation=0, action=DirectiveAction.RUN)},
-        {"zone": "us-central1-b"},
-    ],
-)
-def test_queued_request_with_an_older_directive_or_in_another_zone_is_deleted(
-    changes: dict[str, Any],
-) -> None:
-    assert [type(step) for step in steps_for_request(**changes)] == [Delete]
-
-
-def test_refused_request_is_created_again_to_learn_the_reason() -> None:
-    (create,) = steps_for_request(VmStatus.REFUSED)
-    assert isinstance(create, Create)
-
-
-@pytest.mark.parametrize("changes", [{"zone": "us-central1-b"}, {"vm_generation": 0}])
-def test_refused_request_that_is_no_longer_desired_is_deleted(changes: dict[str, Any]) -> None:
-    assert [type(step) for step in steps_for_request(VmStatus.REFUSED, **changes)] == [Delete]
-
-
-def test_refused_request_of_an_ended_job_is_deleted() -> None:
-    ended = a_state(job=a_job(JobState.CANCELLED))
-    assert [type(step) for step in steps(ended, a_vm(status=VmStatus.REFUSED))] == [Delete]
-
-
-# Spot VMs
-
-
-def with_spot_workers(losses_max: int | None) -> Job:
-    job_plan = a_plan()
-    chief, workers = job_plan.groups
-    workers = replace(workers, purchase=Purchase(Spot(losses_max)))
-    return a_job(JobState.PREPARING, replace(job_plan, groups=(chief, workers)))
-
-
-@pytest.mark.parametrize(
-    ("losses_max", "vms_lost", "spot"),
-    [(None, 0, True), (None, 98, True), (2, 1, True), (2, 2, False), (2, 8, False), (0, 0, False)],
-)
-def test_vm_is_on_demand_after_the_allowed_number_of_lost_spot_vms(
-    losses_max: int | None, vms_lost: int, *, spot: bool
-) -> None:
-    job_plan = with_spot_workers(losses_max).plan
-    worker = a_replica(WORKER_0, vms_lost=vms_lost, vm_generation=9)
-    chief = a_replica(CHIEF, vms_lost=vms_lost)
-    assert price_of_vm(job_plan, worker) == (Spot(losses_max) if spot else OnDemand())
-    assert price_of_vm(job_plan, chief) == OnDemand(), "role without Spot VMs"
-
-
-def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() -> None:
-    waiting = [
-        a_replica(CHIEF, ReplicaState.WAITING),
-        a_replica(WORKER_0, ReplicaState.WAITING),
-        a_replica(WORKER_1, ReplicaState.REPLACING, vms_lost=1),
-    ]
-    inserts = creates(a_state(*waiting, job=with_spot_workers(1)))
-    assert [(create.replica_ids, create.price.is_preemptible) for create in inserts] == [
-        ((CHIEF,), False),
-        ((WORKER_0,), True),
-        ((WORKER_1,), False),
-    ]
-    keys = {
-        replace(create, price=price).request_key("digits_1")
-        for create in inserts
-        for price in (OnDemand(), Spot())
-    }
-    assert len(keys) == 6, "the pricing is part of the request key"
-
-
-def capped(state: State, computed_s: float) -> State:
-    """Return the state with a cap that pays for an hour since this time, less the reserve."""
-    cap = Cap(read_money("1 USD"), per_hour=Decimal(1), computed_at=at(computed_s))
-    plan_ = replace(state.job.plan, limits=replace(state.job.plan.limits, cap=cap))
-    return replace(state, job=replace(state.job, plan=plan_))
-
-
-def paid_until(computed_s: float) -> int:
-    return int(at(computed_s + 3600 - UNPAID_S).timestamp())
-
-
-def test_vms_learn_of_the_time_that_a_later_computation_has_added() -> None:
-    known = replace(RUN_1, paid_until=paid_until(0))
-    saving = replace(RUN_1, action=DirectiveAction.SAVE, save_number=2, paid_until=paid_until(0))
-    newer = replace(RUN_2, paid_until=paid_until(0))
-    vms = all_vms(
-        a_vm(CHIEF, directive=known),
-        a_vm(WORKER_0, directive=saving),
-        a_vm(WORKER_1, directive=newer),
-    )
-    assert steps(capped(a_state(), 0), *vms) == ()
-    written = [step for step in steps(capped(a_state(), 50), *vms) if isinstance(step, Direct)]
-    extended = {step.vm.replica_id: step.directive for step in written}
-    assert extended == {
-        CHIEF: replace(known, paid_until=paid_until(50)),
-        WORKER_0: replace(saving, paid_until=paid_until(50)),
-    }, "a request to save stays, and a newer state is left alone"
-
-
-@pytest.mark.parametrize(("computed_s", "is_requested"), [(0, True), (-3600, False)])
-def test_no_vm_is_requested_when_its_time_is_over(computed_s: float, *, is_requested: bool) -> None:
-    """The next sweep computes the cost, and cancels the job or extends the time."""
-    assert bool(creates(capped(preparing(), computed_s))) == is_requested
-
-
-@pytest.mark.parametrize(("address", "saves"), [("10.0.0.2", True), ("", False)])
-def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
-    """A program that starts with this directive needs them as with any other one."""
-    group = TaskGroup(TaskType.WORKER, 2, machine_type="", tpu=Tpu("v5litepod-16", "r", hosts=4))
-    saving = SaveRequest(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
-    job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
-    first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")
-    second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)
-    found = steps(a_state(a_replica(WORKER_0), a_replica(WORKER_1), job=job), first, second)
-    directives = [step.directive for step in found if isinstance(step, Direct)]
-    assert [(d.action, d.slices) for d in directives] == [
-        (DirectiveAction.SAVE, ("10.0.0.1", address))
-    ] * (2 * saves)

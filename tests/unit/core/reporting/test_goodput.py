@@ -1,4 +1,8 @@
-"""Phases and machine time, derived from the ledgers of whole jobs."""
+"""Phases and machine time, derived from the ledgers of whole jobs.
+
+In `World`, each message of an agent takes a second, so the three replicas of a job become ready one
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import Phase, Span, job_spans, replica_spans
 from trainmaster.presentation.ml_units import usage
+
+MESSAGE_S = 1
+RECONCILIATION_S = 0.25
+"""The pause of a reconciliation of desired and existing VMs that waits for one to be created."""
 
 
 def a_job_with_faults() -> World:
@@ -134,16 +142,18 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
         Phase.STARTING,
         Phase.RUNNING,
     ]
-    assert attempts[0].counted_s[Phase.RUNNING] == 3 * 101.25
-    assert attempts[1].counted_s[Phase.RUNNING] == 3 * 50 + 2 + 1
+    all_run_s = 100 + MESSAGE_S + RECONCILIATION_S
+    assert attempts[0].counted_s[Phase.RUNNING] == 3 * all_run_s
+    chief_first_s, worker_0_first_s = 2 * MESSAGE_S, MESSAGE_S
+    assert attempts[1].counted_s[Phase.RUNNING] == 3 * 50 + chief_first_s + worker_0_first_s
 
 
 def test_machine_time_by_phase_names_restarts_replacements_and_completion() -> None:
     (attempt,) = world_goodput(a_job_with_faults()).attempts
-    # The waits of that job, and the second that each message of an agent takes.
-    assert attempt.counted_s[Phase.RESTARTING] >= 10 + 1
-    assert attempt.counted_s[Phase.REPLACING] == 30 + 1
-    assert attempt.counted_s[Phase.COMPLETED] == 20 + 1
+    # The waits of that job, and the message that ends each of them.
+    assert attempt.counted_s[Phase.RESTARTING] >= 10 + MESSAGE_S
+    assert attempt.counted_s[Phase.REPLACING] == 30 + MESSAGE_S
+    assert attempt.counted_s[Phase.COMPLETED] == 20 + MESSAGE_S
 
 
 def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -> None:
@@ -156,9 +166,8 @@ def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -
     world.send("vm-ready", WORKER_0)
     world.wait(100)
     result = world_goodput(world)
-    assert result.lost.at_most_s == 101.25, (
-        "from its vm-ready, one second before RUNNING, until its end"
-    )
+    before_running_s = MESSAGE_S  # worker 1 reports ready after worker 0, and then the job runs
+    assert result.lost.at_most_s == before_running_s + RECONCILIATION_S + 99 + MESSAGE_S
     assert result.lost.at_least_s == 0
     assert result.at_least is not None
     assert result.at_most is not None

@@ -22,6 +22,9 @@ from trainmaster.core.reporting.lost_work import (
 LOSS = Loss(
     WORKER_0, attempt=1, incarnation=1, machines=2, start=at(100), at=at(500), resumed_at=at(600)
 )
+"""The end of a program that had run for 400 s, on two machines: it lost 800 s at most. A checkpoint
+at 460 s leaves a loss of 40 s on each.
+"""
 
 
 def checkpoints(*seconds: float) -> WrittenObjects:
@@ -158,6 +161,7 @@ def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_t
 
 
 def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> None:
+    """39 s, and the second that the message of the agent takes."""
     world = World(is_independent=True)
     world.start_running()
     world.wait(300)
@@ -173,7 +177,11 @@ def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> No
 
 
 def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
-    """Both peers of the preempted worker fail with it, one and two seconds later."""
+    """Both peers of the preempted worker fail with it, one and two seconds later.
+
+    A message of an agent takes a second, so the notice of the preemption arrives 40 s after the
+    checkpoint.
+    """
     world = World(is_independent=True)
     world.start_running()
     world.wait(300)

@@ -1,4 +1,8 @@
-"""How a job was submitted, in words."""
+"""How a job was submitted, in words.
+
+The source of a submission is the address of an uploaded file, or `kind:id`, or `kind:id/user` with
+the name that the user gave.
+"""
 
 from __future__ import annotations
 

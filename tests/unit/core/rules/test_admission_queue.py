@@ -146,15 +146,12 @@ def test_job_that_can_never_start_does_not_delay_others_and_has_a_limit_problem(
     assert limit_problem(jobs[1].plan, {T4: 8}) is None
 
 
-JOBS = st.lists(
-    st.tuples(
-        st.integers(0, 6),
-        st.sampled_from([JobState.QUEUED, JobState.RUNNING]),
-        st.integers(0, 3),
-        st.integers(0, 9),
-    ),
-    max_size=8,
-)
+GPUS = st.integers(0, 6)
+STATES = st.sampled_from([JobState.QUEUED, JobState.RUNNING])
+PRIORITIES = st.integers(0, 3)
+CREATED_S = st.integers(0, 9)
+JOBS = st.lists(st.tuples(GPUS, STATES, PRIORITIES, CREATED_S), max_size=8)
+"""Arguments of `a_gpu_job`."""
 
 
 @settings(max_examples=2 * settings().max_examples, deadline=None)

@@ -1,6 +1,6 @@
 """Whom a round charges, if runtimes report in their own words that they lost a peer.
 
-The messages are those of the corpus, each with its source: a public report, or a package with its
+The errors are those of a corpus, each with its source: a public report, or a package with its
 version and file. The member that caused the loss left no traceback, as a process that was killed
 beside its launcher, so only the words of its peers show whose failure it was.
 
@@ -71,7 +71,7 @@ def charged(error_type: str, message: str, causes: tuple[str, ...] = ()) -> str 
 
 
 @pytest.mark.parametrize("error", LOSSES, ids=lambda error: f"{error.type}: {error.message[:60]}")
-def test_blame_other_runtimes(error: LabelledError) -> None:
+def test_chief_that_reports_a_lost_peer_is_not_charged(error: LabelledError) -> None:
     assert charged(error.type, error.message, error.causes) == a_replica(WORKER_0).key
 
 

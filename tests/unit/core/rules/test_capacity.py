@@ -1,4 +1,8 @@
-"""Rule 11: what follows a capacity error."""
+"""Rule 11: what follows a capacity error: Google did not create the VMs that were requested.
+
+A placement round is one request for all VMs in one zone. Its number is the `round` of a placement
+and of a capacity error: so many requests failed before it.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +38,20 @@ IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(zone_index
 BLOCKED_FOR_AN_HOUR = a_state(
     job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - REFUSED_MAX))
 )
+HUNDREDTH = 99
+"""Number of the hundredth placement round: they count from 0."""
 WEEK_OLD = a_job(
-    JobState.PREPARING, placement=Placement(zone_index=0, round=99), created_at=at(100 - WEEK_S)
+    JobState.PREPARING,
+    placement=Placement(zone_index=0, round=HUNDREDTH),
+    created_at=at(100 - WEEK_S),
 )
-FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(zone_index=0, round=98)))
+FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(zone_index=0, round=HUNDREDTH - 1)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
 REPLACING = a_replica(
     WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50)
 )
 PARTIAL = a_plan(gang=False, independent=True)
+"""Workers are optional, and run while others are missing."""
 MISSING_FOR_50_S = a_state(REPLACING)
 MISSING_FOR_899_S = a_state(replace(REPLACING, ordered_at=at(100 - 899)))
 MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
@@ -51,14 +60,15 @@ MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
 def capacity_error(
     kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT,
     *,
-    rounds: int = 0,
+    number: int = 0,
     zones_available: tuple[str, ...] = (),
 ) -> VmsNotCreated:
+    """Return the capacity error of the placement round of this number."""
     return VmsNotCreated(
         "digits_1",
         attempt=1,
         zone="us-central1-a",
-        round=rounds,
+        round=number,
         error_kind=kind,
         code="ZONE_RESOURCE_POOL_EXHAUSTED",
         message="no resources",
@@ -108,11 +118,19 @@ CASES: Final[dict[str, Case]] = {
     ),
     "hundredth stockout after a week": (
         a_state(job=WEEK_OLD),
-        capacity_error(rounds=99),
+        capacity_error(number=HUNDREDTH),
         "11 fail_job never_any_capacity",
     ),
-    "99th stockout after a week": (FEW_ERRORS, capacity_error(rounds=98), CONTINUES),
-    "hundredth stockout before a week": (YOUNGER, capacity_error(rounds=99), CONTINUES),
+    "99th stockout after a week": (
+        FEW_ERRORS,
+        capacity_error(number=HUNDREDTH - 1),
+        CONTINUES,
+    ),
+    "hundredth stockout before a week": (
+        YOUNGER,
+        capacity_error(number=HUNDREDTH),
+        CONTINUES,
+    ),
     "stockout of an older round": (IN_ZONE_B, STOCKOUT, "1 ignore nothing_to_do"),
     "queued request of an older round": (IN_ZONE_B, QUEUED, "1 ignore nothing_to_do"),
     "stockout while part of the gang runs": (MISSING_FOR_50_S, STOCKOUT, CONTINUES),
@@ -135,7 +153,7 @@ CASES: Final[dict[str, Case]] = {
 def test_refusal_ends_a_job_only_before_a_program_of_it_may_run(
     *, independent: bool, expected: str
 ) -> None:
-    """Replicas that are judged alone run while others have no VMs; members of a gang do not."""
+    """Replicas of independent jobs run while others have no VMs; those of any other job do not."""
     job = a_job(JobState.PREPARING, a_plan(independent=independent))
     state = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=job)
     assert summarize(judge(state, capacity_error(CapacityErrorKind.DENIED), NOW)) == expected
@@ -229,7 +247,7 @@ def test_error_for_an_operator_is_asked_again_in_the_same_zone_until_a_named_tim
     again = State(blocked, PREPARING.replicas)
     assert (
         action_of(
-            judge(again, capacity_error(rounds=1), at(60)), ContinueProvisioning
+            judge(again, capacity_error(number=1), at(60)), ContinueProvisioning
         ).blocked_since
         is None
     )

@@ -1,5 +1,8 @@
 """When VMs are requested again after capacity errors, and which errors belong to one search for
 capacity.
+
+A pass is one request for the missing VMs in each of the job's zones. A placement round, in the
+`round` of a placement and of an event, is one such request.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def preparing() -> State:
 def decide(
     state: State, seconds: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT
 ) -> Decision:
-    """Judge a capacity error of the present round."""
+    """Judge the failure of the request that the job makes now."""
     job = state.job
     event = VmsNotCreated(
         job.job_id,
@@ -76,12 +79,12 @@ def error_times(state: State, kind: CapacityErrorKind = CapacityErrorKind.STOCKO
     return times
 
 
-def test_stockouts_of_a_week_are_a_round_a_minute_for_an_hour_and_750_rounds_in_all() -> None:
+def test_stockouts_of_a_week_are_a_pass_a_minute_for_an_hour_and_750_passes_in_all() -> None:
     times = error_times(preparing())
-    rounds = times[:: len(ZONES)]
+    passes = times[:: len(ZONES)]
     assert len(times) <= 750 * len(ZONES), "entries in the ledger of the longest search"
-    assert sum(time < 3600 for time in rounds) == 60
-    gaps = [later - earlier for earlier, later in pairwise(rounds)]
+    assert sum(time < 3600 for time in passes) == 60
+    gaps = [later - earlier for earlier, later in pairwise(passes)]
     longest_s = RETRY_MAX.total_seconds() * (1 + RETRY_JITTER) + SWEEP_S
     assert max(gaps) <= longest_s
     assert 0 <= times[-1] - WEEK_S <= longest_s, "the job ends after a week"
@@ -94,7 +97,7 @@ def test_missing_quota_is_retried_at_the_same_pace_in_one_zone() -> None:
     assert times[:3] == [0, 60, 120]
 
 
-def test_next_round_differs_between_jobs_and_is_the_same_for_every_repetition() -> None:
+def test_next_pass_differs_between_jobs_and_is_the_same_for_every_repetition() -> None:
     jobs = [a_job(job_id=f"digits_{number}") for number in range(50)]
     now = at(36000)
     moments = {next_request_at(job, at(0), now) for job in jobs}
@@ -104,7 +107,7 @@ def test_next_round_differs_between_jobs_and_is_the_same_for_every_repetition() 
     assert moments == {next_request_at(job, at(0), now) for job in jobs}
 
 
-def test_only_the_last_zone_of_a_round_delays_the_next_request() -> None:
+def test_only_the_last_zone_of_a_pass_delays_the_next_request() -> None:
     state = preparing()
     texts = []
     for zone_number in range(3):

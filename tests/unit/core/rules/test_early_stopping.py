@@ -1,4 +1,8 @@
-"""Rule 13 for running trials: which are read, what is recorded, and how they are stopped early."""
+"""Rule 13 for running trials: which are read, what is recorded, and how they are stopped early.
+
+In the letters of `a_tuning_job`, each is a trial: q is queued, r runs, s succeeded, f failed, c was
+cancelled.
+"""
 
 from __future__ import annotations
 

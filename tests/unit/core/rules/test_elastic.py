@@ -1,5 +1,9 @@
 """Rules of elastic jobs: what a refusal, a loss and a failed set-up mean for a member that the job
 can spare.
+
+The members of a job start together, in a round. While the next round is held, all wait for it. An
+elastic job begins a round although VMs of some members are missing, if enough members are left and
+the primary is one of them. The round goes `without` the others, which are spare.
 """
 
 from __future__ import annotations
@@ -29,10 +33,11 @@ from trainmaster.core.events import (
     CapacityErrorKind,
     ExitCause,
     MembersJoin,
+    ReplicaExited,
     VmsNotCreated,
 )
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.job import RESTARTS_MAX, Job, JobState, Placement, State
 from trainmaster.core.model.members import can_spare, is_refused
 from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.purchase import Purchase, Spot
@@ -44,6 +49,7 @@ from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.where import Candidate, Option
 from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import WASTED_MAX
 
 NOW = at(100)
 MISSING = ReplicaState.REPLACING
@@ -58,17 +64,18 @@ def job_of(plan: Plan | None = None, **round_: Any) -> Job:
 
 
 def held(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
-    """Return a held round whose other members are ready."""
-    return short(*missing, plan=plan, is_held=True, ordered_at=at(90), **round_)
+    """Return a job whose third round is held, and whose other members are ready for it."""
+    return in_round_3(*missing, plan=plan, is_held=True, ordered_at=at(90), **round_)
 
 
-def short(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
+def in_round_3(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
+    """Return a job in its third round. Some members wait for another VM."""
     job = job_of(plan, **round_)
     replicas = (
-        a_replica(r, MISSING, vm_generation=2, ordered_at=at(90))
-        if r in missing
-        else a_replica(r, incarnation=3)
-        for r in job.plan.replica_ids
+        a_replica(replica_id, MISSING, vm_generation=2, ordered_at=at(90))
+        if replica_id in missing
+        else a_replica(replica_id, incarnation=3)
+        for replica_id in job.plan.replica_ids
     )
     return a_state(*replicas, job=job)
 
@@ -84,6 +91,14 @@ def refusal(kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> VmsNotCreat
         message="no",
         at=NOW,
     )
+
+
+def all_ready(*without: ReplicaId, ends: tuple[ReplicaExited, ...] = ()) -> AllReady:
+    """Return the event that the third round may begin, without these members.
+
+    `ends`: how programs ended the round before.
+    """
+    return AllReady("digits_1", attempt=1, at=NOW, round=3, ends=ends, without=without)
 
 
 def after(state: State, event: Any) -> State:
@@ -147,7 +162,7 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
 def test_round_begins_without_members_that_the_event_names_if_enough_are_left(
     missing: tuple[ReplicaId, ...], named: tuple[ReplicaId, ...], expected: str
 ) -> None:
-    decision = judge(held(*missing), AllReady("digits_1", 1, NOW, 3, (), named), NOW)
+    decision = judge(held(*missing), all_ready(*named), NOW)
     assert summarize(decision) == expected
     if isinstance(decision.action, BeginRound):
         assert decision.action.without == missing
@@ -159,19 +174,19 @@ def test_member_with_a_vm_is_never_left_out() -> None:
     silent = tuple(
         replace(r, incarnation=2) if r.replica_id == WORKER_1 else r for r in state.replicas
     )
-    decision = judge(
-        replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW
-    )
+    decision = judge(replace(state, replicas=silent), all_ready(WORKER_1), NOW)
     assert decision.is_provisional
 
 
 def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:
+    """Return worker 1 as a spare member, on its second VM."""
     return a_replica(
         WORKER_1, state, **{"vm_generation": 2, "incarnation": 3, "ordered_at": at(90), **changes}
     )
 
 
 def with_spare(replica: Replica, **round_: Any) -> State:
+    """Return a job whose third round runs without worker 1."""
     return a_state(
         *(a_replica(r, incarnation=3) for r in (CHIEF, WORKER_0)),
         replica,
@@ -183,12 +198,12 @@ def with_spare(replica: Replica, **round_: Any) -> State:
     ("replica", "event"),
     [
         pytest.param(
-            spare(wasted=27),
+            spare(wasted=WASTED_MAX - 3),
             lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2),
-            id="second startup timeout",
+            id="startup timeout, which counts as three early losses",
         ),
         pytest.param(
-            spare(wasted=29),
+            spare(wasted=WASTED_MAX - 1),
             lost(WORKER_1, incarnation=3, vm_generation=2),
             id="thirtieth early loss",
         ),
@@ -234,9 +249,9 @@ def test_end_of_a_spare_members_vm_is_no_evidence() -> None:
 
 
 def test_loss_that_leaves_too_few_makes_all_missing_members_required_again() -> None:
-    stopped = after(short(WORKER_1, without=(WORKER_1,)), lost(WORKER_0, incarnation=3))
+    stopped = after(in_round_3(WORKER_1, without=(WORKER_1,)), lost(WORKER_0, incarnation=3))
     assert (stopped.job.round.number, stopped.job.round.without) == (4, ())
-    failed = after(short(WORKER_1, without=(WORKER_1,)), exited(WORKER_0, 1, incarnation=3))
+    failed = after(in_round_3(WORKER_1, without=(WORKER_1,)), exited(WORKER_0, 1, incarnation=3))
     assert (failed.job.round.number, failed.job.round.without) == (4, (WORKER_1,))
 
 
@@ -250,15 +265,19 @@ def test_report_of_a_member_that_can_join_no_longer_is_ignored(
 ) -> None:
     state = with_spare(spare(ReplicaState.RUNNING))
     state = replace(state, job=replace(state.job, round=replace(state.job.round, **changes)))
-    assert judge(state, MembersJoin("digits_1", 1, round_, 1, NOW), NOW).is_provisional
+    assert judge(
+        state, MembersJoin("digits_1", attempt=1, round=round_, number=1, at=NOW), NOW
+    ).is_provisional
 
 
 def test_rerun_waits_for_all_members_again() -> None:
     state = with_spare(spare(), is_held=True, ordered_at=at(90))
-    worker = replace(state.replicas[1], restarts=tuple(at(number) for number in range(5)))
-    state = replace(state, replicas=(state.replicas[0], worker, *state.replicas[2:]))
-    ends = (exited(WORKER_0, signal=11, incarnation=2),)
-    rerun = after(state, AllReady("digits_1", 1, NOW, 3, ends, (WORKER_1,)))
+    chief, worker, spare_worker = state.replicas
+    all_restarts_used = tuple(at(number) for number in range(RESTARTS_MAX))
+    worker = replace(worker, restarts=all_restarts_used)
+    state = replace(state, replicas=(chief, worker, spare_worker))
+    crash = exited(WORKER_0, signal=11, incarnation=2)
+    rerun = after(state, all_ready(WORKER_1, ends=(crash,)))
     assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)
 
 

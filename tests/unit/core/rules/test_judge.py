@@ -1,4 +1,9 @@
-"""Rule 1, the normal course of a job, rule 12 and other requests of users."""
+"""Rule 1, the normal course of a job, rule 12 and other requests of users.
+
+Rule 1 ignores events that are out of date, or about something that was never ordered (provisional:
+they may count later). A job that moves to another zone raises the floor, the lowest VM generation
+that counts, so that VMs in the zone before no longer count.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ NOW = at(100)
 RUNNING = a_state()
 QUEUED = a_state(job=a_job(JobState.QUEUED))
 PREPARING = a_state(job=a_job(JobState.PREPARING))
-MOVED = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, floor=3)))
+MOVED = a_state(job=a_job(JobState.PREPARING, placement=Placement(zone_index=1, floor=3)))
 SUCCEEDED = a_state(job=a_job(JobState.SUCCEEDED))
 FAILED = a_state(job=a_job(JobState.FAILED))
 DELETED = a_state(job=a_job(JobState.FAILED, deleted_at=NOW))
@@ -43,11 +48,12 @@ WORKER_0_COMPLETED = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED))
 SAME_JOB = JobSubmitted(a_job(), NOW)
 OTHER_JOB = JobSubmitted(a_job(submission="other"), NOW)
 STARTED = ProvisioningStarted("digits_1", NOW)
-ALL_READY = AllReady("digits_1", 1, NOW)
+ALL_READY = AllReady("digits_1", attempt=1, at=NOW)
 CANCEL = CancelRequested("digits_1", "me@example.com", NOW)
-DELETE = DeleteRequested("digits_1", "a", NOW, "me@example.com")
-LABEL = LabelsChanged("digits_1", (Label("a", "b"),), "a", NOW, "me@example.com")
-LABEL_SEEN_1 = LabelsChanged("digits_1", (), "a", NOW, "me@example.com", seen=1)
+DELETE = DeleteRequested("digits_1", change="a", at=NOW, by="me@example.com")
+LABEL = LabelsChanged("digits_1", (Label("a", "b"),), change="a", at=NOW, by="me@example.com")
+LABEL_SEEN_1 = replace(LABEL, labels=(), seen=1)
+"""Of a user who saw the first version of the labels."""
 RUNNING_DEADLINE = DeadlinePassed("digits_1", Deadline.RUNNING, NOW)
 WAIT_DEADLINE = DeadlinePassed("digits_1", Deadline.WAIT, NOW)
 
@@ -76,7 +82,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     "readiness that was counted after a move starts the job": (
         MOVED,
-        AllReady("digits_1", 1, NOW, floor=3),
+        replace(ALL_READY, floor=3),
         "0 begin_running all_ready",
     ),
     "readiness of an older attempt is ignored": (ATTEMPT_2, ALL_READY, "1 ignore outdated"),

@@ -1,6 +1,10 @@
 """The verdict on a round whose members report a lost peer, and one or more report no failure: they
 had exited 0, or their ranks had. Twice the same proves a bug.
 
+A member that exits 0 has left its peers: it is completed, and is recalled for the next round when
+the present one ends. Under a launcher such as torchrun, the ranks of a member may all have exited 0
+while the launcher waits for those of other members.
+
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
 """
@@ -37,34 +41,37 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 
+RAN: Final[dict[str, Any]] = {"incarnation": 2, "ordered_at": at(10)}
+"""Fields of a member that ran in round 1, which began then, and is ready for round 2."""
+WAITS_FOR_PEERS: Final[dict[str, Any]] = {**RAN, "left_peers": True}
+STOPPED: Final[dict[str, Any]] = {**RAN, "round_reported": True}
+COMPLETED: Final[dict[str, Any]] = {"incarnation": 2, "ordered_at": at(90)}
+"""Fields of a member that is recalled: it was ordered when round 1 ended."""
+
 
 @pytest.mark.parametrize(
     ("worker", "ends", "absent"),
     [
         pytest.param(
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)),
+            a_replica(WORKER_1, **RAN),
             (CHIEF, WORKER_0),
             "; worker 1 reported no failure",
             id="hangs",
         ),
         pytest.param(
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(90)),
+            a_replica(WORKER_1, **COMPLETED),
             (CHIEF, WORKER_0),
             "; worker 1 had exited 0",
             id="completed",
         ),
         pytest.param(
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10), left_peers=True),
+            a_replica(WORKER_1, **WAITS_FOR_PEERS),
             (CHIEF, WORKER_0),
             "; the ranks of worker 1 had exited 0",
             id="left its peers",
         ),
-        pytest.param(
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), "", id="two others"
-        ),
-        pytest.param(
-            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, "", id="no other"
-        ),
+        pytest.param(a_replica(WORKER_1, **RAN), (CHIEF,), "", id="two others"),
+        pytest.param(a_replica(WORKER_1, **RAN), MEMBERS, "", id="no other"),
     ],
 )
 def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
@@ -83,9 +90,6 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     assert "; worker" not in own.text
 
 
-COMPLETED: Final = {"incarnation": 2, "ordered_at": at(90)}
-WAITS_FOR_PEERS: Final = {"incarnation": 2, "ordered_at": at(10), "left_peers": True}
-STOPPED: Final = {"incarnation": 2, "ordered_at": at(10), "round_reported": True}
 SILENT: Final = ProgramError(*LATE_PEERS[0], STEP)
 
 
@@ -116,7 +120,7 @@ def test_verdict_names_all_members_that_had_left_the_others(
     decision = judge_held(state, exited(CHIEF, 1, error=PEER_LOSS, ran_s=20))
     assert (
         f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){left}. Restart 1"
-        in (decision.text)
+        in decision.text
     )
     assert ("Give all ranks the same number of steps" in decision.text) is (left != "")
 

@@ -1,4 +1,9 @@
-"""The chance of each candidate, and the order of a pass."""
+"""The chance of each candidate, and the order of a pass.
+
+A candidate is a zone with the machines to request there. A pass requests the candidates of a job
+one after the other, those of a lower rank first. The outcome of the last request of any job for
+machines of that kind in that zone, and Google's advice, say how likely the next request succeeds.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +73,9 @@ def test_machine_kind_names_pricing_machine_type_and_gpus(
     ],
     ids=["one kind", "accelerators decide", "two pricings", "Spot first"],
 )
-def test_kinds_that_decide(groups: tuple[TaskGroup, ...], kinds: tuple[str, ...]) -> None:
+def test_chance_of_a_candidate_depends_on_its_scarcest_kinds_of_machines(
+    groups: tuple[TaskGroup, ...], kinds: tuple[str, ...]
+) -> None:
     assert decisive_kinds(a_plan(groups=groups)) == kinds
 
 
@@ -168,32 +175,35 @@ def test_advice_is_asked_for_about_spot_vms_with_gpus(
     ]
 
 
-OLD = at(-3600)
-A, B, C, D = Prospect(0.4), Prospect(0.9), Prospect(0.29, OLD), Prospect(0.05, OLD)
+LONG_AGO = at(-3600)
+LIKELY, LIKELIEST = Prospect(0.4), Prospect(0.9)
+UNLIKELY, UNLIKELIEST = Prospect(0.29, LONG_AGO), Prospect(0.05, LONG_AGO)
+FAILED_NOW = Prospect(0.0, at(0))
+ALL = (LIKELY, LIKELIEST, UNLIKELY, UNLIKELIEST)
 
 
 @pytest.mark.parametrize(
     ("prospects", "ranks", "order"),
     [
-        pytest.param((A, B, C, D), (0, 0, 0, 0), (1, 0, 2, 3), id="chance"),
-        pytest.param((D, C, B, A), (0, 0, 0, 0), (2, 3, 1, 0), id="any order"),
-        pytest.param((A, B, C, D), (0, 1, 2, 3), (0, 1, 2, 3), id="rank before chance"),
-        pytest.param((D, A, B), (0, 1, 2), (1, 2, 0), id="unlikely last"),
-        pytest.param((A, A, A), (0, 0, 0), (0, 1, 2), id="equal"),
-        pytest.param((A, Prospect(0.0, at(0)), B), (0, 0, 1), (0, 2), id="fresh failure"),
-        pytest.param((Prospect(0.0, at(0)),), (0,), (), id="all fresh"),
+        pytest.param(ALL, (0, 0, 0, 0), (1, 0, 2, 3), id="chance"),
+        pytest.param(ALL[::-1], (0, 0, 0, 0), (2, 3, 1, 0), id="any order"),
+        pytest.param(ALL, (0, 1, 2, 3), (0, 1, 2, 3), id="rank before chance"),
+        pytest.param((UNLIKELIEST, LIKELY, LIKELIEST), (0, 1, 2), (1, 2, 0), id="unlikely last"),
+        pytest.param((LIKELY,) * 3, (0, 0, 0), (0, 1, 2), id="equal"),
+        pytest.param((LIKELY, FAILED_NOW, LIKELIEST), (0, 0, 1), (0, 2), id="fresh failure"),
+        pytest.param((FAILED_NOW,), (0,), (), id="all fresh"),
     ],
 )
 def test_pass_requests_likely_candidates_by_rank_and_then_the_unlikely_ones(
     prospects: tuple[Prospect, ...], ranks: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
+    """`order`: indexes of the candidates that are requested."""
     assert in_order(prospects, ranks, at(10)) == order
 
 
 def test_fresh_failure_counts_until_just_before_the_next_pass_of_the_same_job() -> None:
-    failed = Prospect(0.0, at(0))
-    assert is_fresh(failed, at(0) + CAPACITY_FRESH - timedelta(microseconds=1))
-    assert not is_fresh(failed, at(0) + CAPACITY_FRESH)
+    assert is_fresh(FAILED_NOW, at(0) + CAPACITY_FRESH - timedelta(microseconds=1))
+    assert not is_fresh(FAILED_NOW, at(0) + CAPACITY_FRESH)
     assert CAPACITY_FRESH < RETRY_MIN * (1 - RETRY_JITTER), (
         "no pass leaves out what the pass before requested last"
     )

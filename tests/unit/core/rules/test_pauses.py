@@ -25,6 +25,7 @@ def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> Non
         state, pause_s = after_failure(state, incarnation=incarnation, ran_s=5)
         pauses.append(pause_s)
     assert pauses == [0, 1, 2, 4, 8]
+    # The sixth failure reruns the whole job, so the incarnations count from 1 again.
     state, pause_s = after_failure(state, incarnation=6, ran_s=5)
     assert (state.job.attempt, pause_s) == (2, 16)
     for incarnation, expected in ((1, 32), (2, 60)):

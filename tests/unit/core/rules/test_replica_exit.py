@@ -1,6 +1,8 @@
 """Rules 2, 3, 6 and 8 to 10: exits of replicas that are judged alone, by what one exit shows.
 
-The same failure twice is in `test_same_failure.py`, pauses before restarts are in `test_pauses.py`.
+A decision is written as the number of its rule, its action and its reason. Status 128 + n is the
+signal n. The same failure twice is in `test_same_failure.py`, pauses before restarts are in
+`test_pauses.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Rule 7: members of a synchronous job stop and start as a whole."""
+"""Rule 7: members of a synchronous job stop and start as a whole.
+
+A round is one common run of all members. The first end of a member ends it: then the next round is
+held until all members are ready, and a verdict on the ends decides what follows. A decision is
+written as the number of its rule, its action and its reason.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +67,7 @@ EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
         (a_plan(groups=(*a_plan(workers=2).groups, SERVER)), False),
         (a_plan(workers=2, independent=True), False),
     ],
+    ids=["worker", "alone", "slice of hosts", "evaluator", "parameter server", "independent"],
 )
 def test_job_is_synchronous_if_its_cluster_has_several_machines_that_depend_on_each_other(
     plan: object, *, expected: bool

@@ -3,7 +3,9 @@ charged.
 
 `held()` is a job of three members whose round 2 awaits the verdict on round 1; `judge_held` is this
 verdict, on the given ends (`tests.support.held_rounds`). The error of a member that stalled names
-the place where it hung, and its own frame: the innermost one in the job's code.
+the place where it hung, and its own frame: the innermost one in the job's code. Its type is
+`Silent` if the program printed nothing for the job's stallTimeout, `STILL` if it also used nothing
+of its machine, and `PEER_SILENT` if that is true of another member.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def test_verdict_on_a_stall_says_where_the_members_hung_and_charges_the_one_that
         )
         for replica_id, (kind, own_frame) in zip(MEMBERS, errors, strict=False)
     ]
-    # An exit may be reported, and be part of a vm-ready, too.
+    # Each is reported twice: when it happens, and again when the member is ready.
     decision = judge_held(held(), *stalls, *stalls)
     restart = f"Restart 1 of 5 of {charged.words}, in the same VM."
     assert decision.text == f"Round 1 ended: {text}. {restart}"

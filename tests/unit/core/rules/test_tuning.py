@@ -1,4 +1,9 @@
-"""Rule 13: when trials begin, what became of them, and how the tuning job ends."""
+"""Rule 13: when trials begin, what became of them, and how the tuning job ends.
+
+In the letters of `a_tuning_job`, each is a trial: q is queued, r runs, s succeeded, f failed, c was
+cancelled. The job has at most 4 trials, 2 at once. A decision is written as its rule, action and
+reason.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Machines that fail the preflight: replaced like lost VMs, free of charge, and given up in the
 end.
+
+A preflight is a short test of a VM, such as of its GPUs, before a program runs on it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from trainmaster.core.timeouts import WASTED_MAX, WASTED_PER_ZONE
 
 NOW = at(100)
 FOUND = "7 of 8 GPUs answer"
+"""What the preflight of a machine with a broken GPU reports."""
 
 
 def unfit_again(state: State) -> tuple[str, str, State]:

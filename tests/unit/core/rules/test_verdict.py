@@ -1,5 +1,10 @@
 """The verdict on a round: one end decides.
 
+A round is one common run of all members of a job. When one of them ends it, the next round is held:
+the others are stopped, and report how their programs ended. The end of the first rank, and of these
+the earliest, decides whether the next round is free of charge, or is charged to one member. Ranks
+are, in this order: of the machine, of a program's own failure, others, and of a lost peer.
+
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
 """
@@ -48,9 +53,6 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.evidence import Rank, end_in, rank_of, round_end
 from trainmaster.core.rules.judge import judge
 
-CHIEF_KEY: Final = a_replica(CHIEF).key
-
-
 # Evidence
 
 
@@ -91,6 +93,7 @@ def test_rank_of_an_end(end: End, rank: Rank) -> None:
 
 
 def test_end_counts_for_the_round_that_it_ended_and_not_before_its_start() -> None:
+    """`round_end` returns attempt and number of the round, the rank, and the time."""
     early = replace(exited(WORKER_0, 1, incarnation=2), at=at(-50))
     assert round_end(running(round_number=2, began_at=at(60)), early) == ("1-2", Rank.OTHER, at(60))
     state = held(round_number=3, began_at=at(60))
@@ -113,26 +116,31 @@ def test_end_counts_for_the_round_that_it_ended_and_not_before_its_start() -> No
 
 
 IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
+"""No evidence about round 2, but that of a VM that was lost while round 3 was held."""
 
 
 @pytest.mark.parametrize(
     ("worker", "expected"),
     [
-        (a_replica(WORKER_0, incarnation=2, ordered_at=at(10)), ("1-2", Rank.MACHINE, at(100))),
-        # It has reported how the round ended.
-        (
+        pytest.param(
+            a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
+            ("1-2", Rank.MACHINE, at(100)),
+            id="it was in the round",
+        ),
+        pytest.param(
             a_replica(WORKER_0, incarnation=3, ordered_at=at(10)),
             IN_THE_HOLD,
+            id="it has reported how the round ended",
         ),
-        # Its VM was ordered since.
-        (
+        pytest.param(
             a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)),
             IN_THE_HOLD,
+            id="its VM was ordered since",
         ),
-        # It completed, and is recalled.
-        (
+        pytest.param(
             a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)),
             IN_THE_HOLD,
+            id="it completed, and is recalled",
         ),
     ],
 )

@@ -1,4 +1,9 @@
-"""Rule 4: lost VMs, and VMs of no use."""
+"""Rule 4: lost VMs, and VMs of no use.
+
+A VM is of no use if it ends within ten minutes of its start (`USEFUL_LIFE_MIN`), or never runs a
+program. `wasted` counts such VMs of a replica in a row; a startup timeout counts as three. A
+decision is written as the number of its rule, its action and its reason.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,7 @@ RUNNING = a_state(
         for replica_id in (CHIEF, WORKER_0, WORKER_1)
     )
 )
+"""A job whose VMs have been useful."""
 STARTED = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 IN_ZONE_B = a_job(JobState.PREPARING, placement=Placement(zone_index=1, round=1))

@@ -1,4 +1,9 @@
-"""VMs in a row without ten useful minutes: pauses, other zones, and an end."""
+"""VMs in a row without ten useful minutes: pauses, other zones, and an end.
+
+`wasted` counts such VMs of a replica. A startup timeout counts as three, a failed set-up as ten.
+The second one is followed by a pause, each third one by the next zone, the thirtieth by the job's
+end.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +140,7 @@ def test_third_early_loss_in_a_zone_moves_what_has_not_reported_to_the_next_zone
     decision, state = lose(state, at(300))
     assert decision == "4 continue_provisioning preemption"
     assert state.job.zone == "us-central1-b"
-    assert {replica.vm_generation for replica in state.replicas} == {5}, "one insert per role"
+    assert len({replica.vm_generation for replica in state.replicas}) == 1, "one insert per role"
     assert worker(state).wasted == 3
     assert {replica.wasted for replica in state.replicas} == {0, 3}
 

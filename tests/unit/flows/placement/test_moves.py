@@ -1,5 +1,8 @@
 """A job that runs on one of its alternatives and loses VMs: what stays, what moves, and what is
 deleted in the places that it has left.
+
+An alternative is a list of zones with a machine and its pricing. `PlacedFleet.failures` are the
+answers to requests, by zone or region and by whether they are for Spot VMs.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     world.report_all_ready()
     kept = world.vm(CHIEF).instance_id
     fleet.failures = {(A, True): FULL}
-    fleet.order()
+    fleet.requested.clear()
     world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
@@ -120,7 +123,8 @@ def test_cancelled_job_leaves_no_vm_in_any_place_that_it_has_left(
     submit(world, {"zones": [A], "spot": "all"}, {"zones": [EAST[0]]}, {"zones": [B]})
     late = next(create for _, create in fleet.requested if create.zone == A)
     directive = {"trainmaster-directive": json.dumps(late.directive.to_metadata())}
-    MemoryFleet.create(fleet, world.job, replace(late, round=99), directive)
+    new_request = replace(late, round=99)  # not the one that the fleet has answered
+    MemoryFleet.create(fleet, world.job, new_request, directive)
     assert {vm.zone for vm in world.vms} == {A, EAST[0]}
     assert world.job.zones_used == (EAST[0], A), "B was never visited"
     user_requests.cancel_job(world.job_id, "test", world.deps)

@@ -56,7 +56,9 @@ def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(
         world, {"machineSpec": BIG}, {"zones": [A]}, {"regions": "any", "spot": "all"}, name="anyOf"
     )
     order = [(machine, spot) for _, machine, spot in fleet.order()]
-    assert order == [*[("n1-standard-4", True)] * 7, ("n1-standard-4", False)]
+    zones_of_both_regions = 7
+    on_spot_vms = [("n1-standard-4", True)] * zones_of_both_regions
+    assert order == [*on_spot_vms, ("n1-standard-4", False)]
     world.check()
 
 
@@ -109,9 +111,9 @@ def test_any_of_counts_the_transfer_of_data_to_a_region(
     plan = world.job.plan
     best = min(candidate.rank for candidate in plan.where.candidates)
     found = {
-        z.rpartition("-")[0]
-        for z, c in zip(plan.where.zones, plan.where.candidates, strict=True)
-        if c.rank == best
+        zone.rpartition("-")[0]
+        for zone, candidate in zip(plan.where.zones, plan.where.candidates, strict=True)
+        if candidate.rank == best
     }
     assert found == (first or {"us-central1", "us-east1"})
     assert any("network traffic" in note.reason for note in plan.origin.substitutions)

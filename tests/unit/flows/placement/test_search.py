@@ -1,4 +1,9 @@
-"""In which order, how often and how long the alternatives of a job are requested."""
+"""In which order, how often and how long the alternatives of a job are requested.
+
+A candidate is a zone of an alternative. A pass requests each candidate once; passes follow each
+other with pauses. An alternative with `after` takes part in them when the job has waited for that
+long.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +88,8 @@ def test_used_up_quota_is_not_asked_for_again_in_its_region_and_other_pricing_is
         {"regions": ["us-east1"], "spot": "all"},
     )
     assert fleet.order() == [(A, "n1-standard-4", True), (A, "n1-standard-4", False)]
-    assert [e.decision.reason for e in world.ledger if e.decision.reason is Reason.QUOTA] == [
-        Reason.QUOTA
-    ]
+    reasons = [entry.decision.reason for entry in world.ledger]
+    assert reasons.count(Reason.QUOTA) == 1
     world.check()
 
 
@@ -123,9 +127,9 @@ def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
         {"machineSpec": {"machineType": "n1-highmem-8"}, "roles": ["worker"], "spot": "all"},
     )
     workers = [
-        (c.zone, c.group.machine_type, c.price.is_preemptible)
-        for _, c in fleet.requested
-        if c.group.task_type == "worker"
+        (create.zone, create.group.machine_type, create.price.is_preemptible)
+        for _, create in fleet.requested
+        if create.group.task_type == "worker"
     ]
     assert workers == [(A, "n1-standard-8", False), (A, "n1-highmem-8", True)]
 
