@@ -11,7 +11,7 @@ counts. `recall` shows the replicas as they are after such changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
@@ -159,16 +159,21 @@ def judged(stored: State, entry: LedgerEntry) -> State:
 
     A move to another zone and the end of a round write only the job, and other events of a replica
     only that replica, so neither disturbs the commit of the other. An event that changed its
-    replica was judged while the replica had the event's VM: before anything recalled it.
+    replica was judged while the replica had the event's VM: before a move or a round recalled it
+    to a later one.
     """
     event = entry.event
-    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
+    if not isinstance(event, VmReady | ReplicaExited | VmLost) or not isinstance(
         entry.decision.action, ReplicaAction
     ):
-        replica = stored.find(event.subject.attempt, event.subject.replica_id)
-        if replica is not None and replica.vm_generation == event.subject.vm_generation:
-            return stored
-    return recall(stored)
+        return recall(stored)
+    vm_generation = event.subject.vm_generation
+    replica = stored.find(event.subject.attempt, event.subject.replica_id)
+    if replica is not None and replica.vm_generation == vm_generation:
+        return stored
+    placement = stored.job.placement
+    placement = replace(placement, floor=min(placement.floor, vm_generation))
+    return recall(replace(stored, job=replace(stored.job, placement=placement)))
 
 
 def fold(entries: Iterable[LedgerEntry]) -> State | None:

@@ -64,18 +64,39 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
 ) -> None:
     """Both commits read the same state: the move writes the job, the event its replica."""
     submit(store)
-    loaded, whole = load_with_worker_0(store), must(store.load_attempt("digits_1"))
-    decision = Decision(
-        Rule.CAPACITY,
-        Reason.STOCKOUT,
-        text="",
-        action=ContinueProvisioning(zone_index=1, round=1, floor=4),
-    )
-    moved = VmsNotCreated(
+    loaded = load_with_worker_0(store)
+    move(store, number=1, floor=4)
+    store.commit(loaded, *entry_of(loaded.state, event))
+    check_fold(store, vm_generation=4)
+
+
+def test_report_from_the_second_zone_that_is_committed_beside_a_move_to_the_third_folds(
+    store: Store,
+) -> None:
+    """No document of a replica was written by the first move."""
+    submit(store)
+    move(store, number=1, floor=4)
+    loaded = load_with_worker_0(store)
+    move(store, number=2, floor=6)
+    in_second_zone = must(loaded.state.find(1, WORKER_0))
+    assert in_second_zone.vm_generation == 4
+    report = ready(WORKER_0, incarnation=in_second_zone.incarnation, vm_generation=4)
+    entry, change = entry_of(loaded.state, report)
+    assert change.replicas
+    store.commit(loaded, entry, change)
+    check_fold(store, vm_generation=6)
+
+
+def move(store: Store, number: int, floor: int) -> None:
+    """Move the gang to the other of its two zones. `number`: how often it has moved, with now."""
+    whole = must(store.load_attempt("digits_1"))
+    placement = ContinueProvisioning(zone_index=number % 2, round=number, floor=floor)
+    decision = Decision(Rule.CAPACITY, Reason.STOCKOUT, text="", action=placement)
+    refused = VmsNotCreated(
         "digits_1",
         attempt=1,
-        zone=loaded.state.job.zone,
-        round=0,
+        zone=whole.state.job.zone,
+        round=number - 1,
         error_kind=CapacityErrorKind.STOCKOUT,
         code="X",
         message="no",
@@ -85,12 +106,15 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
     change = evolve(whole.state, decision, at(100))
     job_state = whole.state.job.state
     entry = LedgerEntry(
-        "digits_1", moved.key, at(100), moved, decision, counted, counted, job_state=job_state
+        "digits_1", refused.key, at(100), refused, decision, counted, counted, job_state=job_state
     )
     store.commit(whole, entry, change)
-    store.commit(loaded, *entry_of(loaded.state, event))
+
+
+def check_fold(store: Store, vm_generation: int) -> None:
+    """Check that the ledger gives the stored state, in which all replicas await this generation."""
     state, ledger = must(store.load_attempt("digits_1")).state, store.ledger("digits_1")
-    assert {replica.vm_generation for replica in state.replicas} == {4}
+    assert {replica.vm_generation for replica in state.replicas} == {vm_generation}
     assert fold(ledger) == state
     history = must(read_history(ledger))
     assert sorted(history.state.replicas, key=attrgetter("key")) == sorted(
