@@ -93,10 +93,10 @@ def test_invariants_hold_in_every_reachable_state(allowance: Allowance) -> None:
         (Allowance(duplicates=0, crashes=1, failures=1, losses=0, sweeps=0), 400),
         (Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), 300),
         pytest.param(
-            Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=HEAVY
+            Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0), 250, marks=HEAVY
         ),
         pytest.param(
-            Allowance(duplicates=0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=HEAVY
+            Allowance(duplicates=0, crashes=1, failures=1, losses=1, sweeps=0), 3_000, marks=HEAVY
         ),
         pytest.param(
             Allowance(duplicates=1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=HEAVY
