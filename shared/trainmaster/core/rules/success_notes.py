@@ -11,7 +11,7 @@ from typing import Final
 
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.gang import is_required
-from trainmaster.core.model.job import State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
@@ -38,6 +38,7 @@ def success_notes(state: State, event: ReplicaExited) -> tuple[str, ...]:
     return (
         *early_end,
         *running,
+        *_ended_round_notes(state.job),
         *_error_notes(event),
         *_nan_notes(event.progress),
         *_output_notes(state, event),
@@ -78,6 +79,15 @@ def _running_notes(state: State) -> Iterator[str]:
     more = f" and {len(running) - NAMED_MAX} more" if len(running) > NAMED_MAX else ""
     verb = "was" if len(running) == 1 else "were"
     yield f"{named}{more} {verb} still running"
+
+
+def _ended_round_notes(job: Job) -> Iterator[str]:
+    """Yield that another member had ended the round, by a failure or the loss of its VM: what was
+    left of its work is not done.
+    """
+    ended_by = job.round.stopped_by
+    if job.round.is_held and ended_by is not None and ended_by != job.plan.primary:
+        yield f"{ended_by.words} had ended the round before, and had not run again"
 
 
 def _duration_notes(event: ReplicaExited) -> Iterator[str]:

@@ -11,12 +11,14 @@ from dataclasses import replace
 import pytest
 
 from tests.support import alone
-from tests.support.jobs import CHIEF, a_replica, a_state, at, exited
+from tests.support.jobs import CHIEF, WORKER_0, a_replica, a_state, at, exited
 from trainmaster.core.actions import SucceedJob
 from trainmaster.core.events import ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import Round
 from trainmaster.core.rules.judge import judge
 
 NOW = at(400)
@@ -101,6 +103,25 @@ def test_members_that_still_ran_are_named_beside_an_early_end() -> None:
     assert running[0].endswith("still running")
     done = LastProgress(share=1.0, epoch=8, epochs=8)
     assert notes(success(done), a_state()) == (), "it may end a moment later"
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "expected"),
+    [
+        (WORKER_0, ("worker 0 had ended the round before, and had not run again",)),
+        (CHIEF, ()),
+        (None, ()),
+    ],
+    ids=str,
+)
+def test_member_that_ended_the_round_before_the_success_is_named(
+    ended_by: ReplicaId | None, expected: tuple[str, ...]
+) -> None:
+    """While all wait for the next round (`is_held`), the exit 0 of the primary arrives."""
+    state = replace(a_state(), whole=False)
+    next_round = Round(2, is_held=True, began_at=at(10), ordered_at=at(390), stopped_by=ended_by)
+    held = replace(state, job=replace(state.job, round=next_round))
+    assert notes(success(), held) == expected
 
 
 def test_notes_are_stored_and_part_of_the_decision() -> None:
