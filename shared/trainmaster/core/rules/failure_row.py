@@ -11,11 +11,9 @@ same write as the restart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from trainmaster.core.events import End, ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import ExitPolicy, code_of
@@ -26,6 +24,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.messages import short_failure
 from trainmaster.core.rules.repetition import is_quick_failure
 from trainmaster.core.timeouts import USEFUL_LIFE_MIN
+from trainmaster.program_errors.varying import without_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,6 @@ class Following:
     """`restart 2 of 5 after a pause of 1 s`."""
     failures_left: int | None = None
     """After how many more failures the job is FAILED, at most; None: unknown."""
-
-
-_NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def continued(
@@ -67,9 +63,9 @@ def failure_signature(event: ReplicaExited) -> str:
     """
     code = code_of(event.exit_status, event.signal)
     if event.error is None:
-        return f"{event.cause} {code}: {_NUMBERS.sub('#', event.stderr_line)}"
+        return f"{event.cause} {code}: {without_numbers(event.stderr_line)}"
     place = event.error.own_frame or event.error.frame
-    message = _NUMBERS.sub("#", event.error.headline)
+    message = without_numbers(event.error.headline)
     return f"{event.cause} {code}, {event.error.type}: {message} at {place}"
 
 

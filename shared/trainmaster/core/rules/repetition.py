@@ -22,17 +22,8 @@ from trainmaster.core.rules.evidence import names_abort
 from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.program_errors.last_words import telling_lines
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
+from trainmaster.program_errors.varying import without_numbers, without_random_names
 
-_NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_TIMES: Final = re.compile(
-    r"0x[0-9a-fA-F]+"
-    r"|\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
-    r"|^[IWEF]\d{4}\b|\bpid[ =:]*\d+",
-    re.IGNORECASE,
-)
-"""Text that differs between two starts of a program that does the same: addresses, dates, times of
-day, the month and day of glog, and process ids.
-"""
 _SAYS_FAILED: Final = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|abort(?:ed|ing)?|panic|exception|invalid|illegal"
     r"|cannot|can't|could not|couldn't|unable|missing|no such|not found|unknown|unrecognized"
@@ -124,7 +115,7 @@ def _error_signature(event: ReplicaExited, place: Place) -> str | None:
     frame = error.own_frame or (error.frame if meaning is not Meaning.UNKNOWN else "")
     if is_passing(meaning) or not frame:
         return None
-    return f"{error.type}: {_NUMBERS.sub('#', error.message)} at {frame}"
+    return f"{error.type}: {without_numbers(error.message)} at {frame}"
 
 
 def _last_words(event: ReplicaExited, place: Place) -> str | None:
@@ -153,7 +144,7 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     meanings = (meaning_of(error_type="", message=line, place=place) for line in last_lines)
     if any(map(is_passing, meanings)):
         return None
-    return f"its last line: {_TIMES.sub('#', last)}"
+    return f"its last line: {without_random_names(last)}"
 
 
 def _is_sentence(line: str) -> bool:

@@ -145,6 +145,13 @@ SECOND_FAILURES: Final[dict[str, Case]] = {
         *second_exit(replace(BUG, message="shape (8, 3)"), replace(BUG, message="shape (16, 3)")),
         REPEATED,
     ),
+    "same failure again with a random loss and file in its message": (
+        *second_exit(
+            replace(BUG, message="tensor([-0.2, 1.1]) of /tmp/tmpk3_x9a2b"),
+            replace(BUG, message="tensor([0.7, -2.0, 3.1]) of /tmp/tmpzz81kd_f"),
+        ),
+        REPEATED,
+    ),
     "same failure in a library, called from the same line": (
         *second_exit(
             replace(BUG, frame="keras/a.py:1 in f"), replace(BUG, frame="keras/a.py:1 in f")
