@@ -14,7 +14,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.fields.job_id import is_stored_id
+from trainmaster.jobspec.fields.job_id import is_stored_id, job_id_from
 from trainmaster.ports import Incidents, Rejection, Store
 from trainmaster.presentation.similar_jobs import similar_job
 
@@ -126,9 +126,9 @@ def find_job(store: Store, job_id: str) -> State:
         loaded = store.load_attempt(job_id)
         if loaded is not None:
             return loaded.state
-        refused = refused_submissions(store, job_id)
-        if refused:
-            raise PermanentError(_unknown(job_id, f": {refusal_words(refused[0])}."))
+    refused = refused_submissions(store, job_id)
+    if refused:
+        raise PermanentError(_unknown(job_id, f": {refusal_words(refused[0])}."))
     raise PermanentError(_unknown(job_id, _meant(store, job_id)))
 
 
@@ -145,8 +145,19 @@ def _unknown(job_id: str, reason: str) -> str:
 
 
 def refused_submissions(store: Incidents, job_id: str) -> list[Rejection]:
-    """Return the refused submissions that name the job, the newest first, among the latest ones."""
-    return [found for found in store.rejections(REFUSALS_READ) if found.job_id == job_id]
+    """Return the refused submissions that name the job, the newest first, among the latest ones.
+
+    An uploaded file that names no job is found by its own name, with or without its folder and
+    ending.
+    """
+    return [found for found in store.rejections(REFUSALS_READ) if _names(found, job_id)]
+
+
+def _names(refused: Rejection, job_id: str) -> bool:
+    if refused.job_id is not None:
+        return refused.job_id == job_id
+    uri, _, _generation = refused.source.rpartition("#")
+    return bool(uri) and job_id_from(uri, suffix="") == job_id_from(job_id, suffix="")
 
 
 def refusal_words(refused: Rejection) -> str:

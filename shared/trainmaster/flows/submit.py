@@ -9,7 +9,6 @@ each message is then another job.
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -17,7 +16,7 @@ from typing import Final
 from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.errors import RejectedError, TemporaryError
+from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     JobExistsError,
@@ -26,11 +25,12 @@ from trainmaster.flows.job_creation.intake import (
     check_allowed,
     create_job,
 )
+from trainmaster.flows.job_creation.rejections import reject_submission
 from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.job_document import job_id_of, read_document, with_time_in_job_id
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Incidents, JobQueries, Rejection
+from trainmaster.ports import JobQueries
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -46,11 +46,6 @@ WAIT_MAX: Final = timedelta(minutes=15)
 The message does not identify its publisher, so that no quota can be fair: a flood delays the jobs
 of others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it
 becomes a dead letter.
-"""
-PROBLEMS_KEPT: Final = 100
-PROBLEM_CHARS_KEPT: Final = 2000
-"""What is stored of a refusal: a document in Firestore has at most 1 MiB, and a job file may have
-10,000 problems.
 """
 OVERLAP: Final = "overlap"
 """Attribute of a message; with the value `FORBIDDEN`, no job is created while another one of the
@@ -83,7 +78,7 @@ def handle(
     """
     now = deps.clock()
     if source and source.startswith(API_SOURCE):
-        raise _reject(source, job_id=None, problems=[RESERVED_SOURCE], now=now, store=deps.store)
+        raise reject_submission(source, None, [RESERVED_SOURCE], now, deps.store)
     submission = source or _source_of(data)
     job_id: str | None = None
     try:
@@ -95,31 +90,32 @@ def handle(
         running = None if may_overlap else _find_live(submission, job_id, deps.store)
         if running:
             problem = f"{job_id} is left out: {running} of the same schedule has not ended"
-            _reject(submission, job_id, [problem], now, deps.store)
+            reject_submission(submission, job_id, [problem], now, deps.store)
             return
         authorize = partial(_authorize, now=now, deps=deps, published_at=published_at or now)
         job = create_job(Submission(document, submission, now, authorize), deps)
     except InvalidJob as invalid:
-        raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
+        problems = str(invalid).splitlines()
+        raise reject_submission(submission, job_id, problems, now, deps.store) from None
     except RecursionError:
-        raise _reject(submission, job_id, [NESTED_TOO_DEEPLY], now, deps.store) from None
+        raise reject_submission(submission, job_id, [NESTED_TOO_DEEPLY], now, deps.store) from None
     except JobExistsError:
-        raise _reject(submission, job_id, [JOB_EXISTS], now, deps.store) from None
+        raise reject_submission(submission, job_id, [JOB_EXISTS], now, deps.store) from None
     except OverLimitError as over_limit:
-        raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
+        raise reject_submission(submission, job_id, [str(over_limit)], now, deps.store) from None
     is_new = job.created_at == now
     if has_time and not is_new and _is_older(job, published_at):
         problem = (
             f"Field: job.job_id Error: {job_id} is the job of an earlier message: a finer time,"
             " such as {time:%Y%m%d_%H%M%S}, gives each message a job of its own"
         )
-        raise _reject(submission, job_id, [problem], now, deps.store)
+        raise reject_submission(submission, job_id, [problem], now, deps.store)
 
 
 def reject(data: bytes, reason: str, deps: CreationDeps) -> None:
     """Refuse data that is no message. Raises RejectedError, after storing the rejection."""
     problem = f"Field: job Error: {reason}"
-    raise _reject(
+    raise reject_submission(
         _source_of(data), job_id=None, problems=[problem], now=deps.clock(), store=deps.store
     )
 
@@ -160,16 +156,6 @@ def _authorize(
         raise TemporaryError(
             f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
         )
-
-
-def _reject(
-    submission: str, job_id: str | None, problems: list[str], now: datetime, store: Incidents
-) -> RejectedError:
-    """Store the rejection, and return the error that ends the handling of the message."""
-    key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
-    kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
-    store.reject(Rejection(key, submission, job_id, kept, now))
-    return RejectedError(f"{submission} is refused: {' '.join(problems)}")
 
 
 def on_message(message: Message, deps: CreationDeps) -> None:

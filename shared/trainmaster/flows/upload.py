@@ -4,6 +4,8 @@ gs://bucket/jobs/NAME.yaml              the job file
 gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is
                                         uploaded
 
+They are stored as a rejection, too, which `trainmaster why NAME` and the console show.
+
 A job id may contain the time at which the object was stored: uploading the same file again is then
 another job, and a repeated notification is not.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -26,9 +29,15 @@ from trainmaster.flows.job_creation.intake import (
     check_allowed,
     validated_job,
 )
+from trainmaster.flows.job_creation.rejections import reject_submission
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.job_id import job_id_from
-from trainmaster.jobspec.job_document import read_document, with_job_id, with_time_in_job_id
+from trainmaster.jobspec.job_document import (
+    job_id_of,
+    read_document,
+    with_job_id,
+    with_time_in_job_id,
+)
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.messaging import google_events, topics
 from trainmaster.messaging.push import Message
@@ -53,17 +62,18 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
     if uploaded.is_misnamed:
         problem = f"{uploaded.name} is not a job file: its name must end in {', '.join(SUFFIXES)}"
         example = "jobs/digits.yaml; packages and data belong in other folders of the bucket"
-        _write_problems(uploaded, (Problem(WHOLE_FILE, problem, example=example),), objects)
+        problems = (Problem(WHOLE_FILE, problem, example=example),)
+        _refuse(uploaded, None, problems, objects, deps)
     if not uploaded.is_job_file:
         return None
     data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
     if data is None:
         return None
-    source = f"{uploaded.uri}#{uploaded.generation}"
+    source = _source_of(uploaded)
     try:
         job_id, document = _check(data, source, uploaded, deps)
     except InvalidJob as invalid:
-        _write_problems(uploaded, invalid.problems, objects)
+        _refuse(uploaded, _job_id_in(data, uploaded), invalid.problems, objects, deps)
         return None
     deps.bus.publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     objects.delete(uploaded.problems_uri)
@@ -106,9 +116,29 @@ def _check(
     return spec.job_id, submitted
 
 
-def _write_problems(
-    uploaded: UploadedObject, problems: tuple[Problem, ...], objects: Objects
+def _source_of(uploaded: UploadedObject) -> str:
+    return f"{uploaded.uri}#{uploaded.generation}"
+
+
+def _job_id_in(data: bytes, uploaded: UploadedObject) -> str | None:
+    """Return the job id that the file names; None if it names none, or cannot be read."""
+    try:
+        return job_id_of(read_document(data, uploaded.name))
+    except InvalidJob:
+        return None
+
+
+def _refuse(
+    uploaded: UploadedObject,
+    job_id: str | None,
+    problems: tuple[Problem, ...],
+    objects: Objects,
+    deps: CreationDeps,
 ) -> None:
+    """Write the problems next to the file, and store them as a rejection."""
+    named = [replace(problem, field=problem.field or "job") for problem in problems]
+    words = [problem.as_sent for problem in named]
+    reject_submission(_source_of(uploaded), job_id, words, deps.clock(), deps.store)
     report = {
         "file": uploaded.uri,
         "generation": str(uploaded.generation),

@@ -16,7 +16,7 @@ from trainmaster.cli.main import app
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.ports import Store
+from trainmaster.ports import Rejection, Store
 
 
 @pytest.fixture
@@ -173,6 +173,9 @@ class ListOnly:
     """A store that looks up no job by its id."""
 
     def recent_jobs(self, _limit: int) -> tuple[Job, ...]:
+        return ()
+
+    def rejections(self, _limit: int) -> tuple[Rejection, ...]:
         return ()
 
 

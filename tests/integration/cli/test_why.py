@@ -19,6 +19,7 @@ from trainmaster.core.reporting.explain import CAPACITY_ERRORS_SHOWN, READY_SHOW
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, RejectedError
 from trainmaster.flows.commit.record import record
+from trainmaster.ports import Rejection
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 
@@ -254,6 +255,25 @@ def test_refused_submission_without_a_job_is_reported_by_its_id(world: World) ->
         f"there is no job {world.job_id}: gs://b/jobs/digits.yaml#1 was refused at 2026-11-21 03:00"
         " UTC: Field: "
     )
+
+
+@pytest.mark.parametrize(
+    "asked", ["digits", "digits.yaml", "jobs/digits.yaml", "gs://b/jobs/digits.yaml"]
+)
+def test_refused_file_that_names_no_job_is_found_by_its_name(world: World, asked: str) -> None:
+    source = "gs://b/jobs/digits.yaml#7"
+    world.store.reject(Rejection("key", source, None, ("Field: job Error: no YAML.",), world.now))
+    result = CliRunner().invoke(app, ["why", asked])
+    assert isinstance(result.exception, PermanentError)
+    assert str(result.exception).startswith(
+        f"there is no job {asked}: {source} was refused at 2026-11-21 03:00 UTC: Field: job"
+    )
+
+
+def test_refused_message_that_names_no_job_is_found_by_no_name(world: World) -> None:
+    world.store.reject(Rejection("key", "message:5ac1", None, ("no JSON",), world.now))
+    result = CliRunner().invoke(app, ["why", "message"])
+    assert str(result.exception).startswith("there is no job message. ")
 
 
 def test_why_of_another_job_reports_no_refused_submission(world: World) -> None:

@@ -134,6 +134,33 @@ def test_file_without_job_id_gets_one_from_its_name_and_generation(bucket: Bucke
     assert bucket.job_ids == [f"digits_{generation}"]
 
 
+@pytest.mark.parametrize(
+    ("document", "job_id"),
+    [
+        ({"jobId": "digits_7", **a_spec(scaleTier="HUGE")}, "digits_7"),
+        (a_spec(scaleTier="HUGE"), None),
+        (b"jobId: [", None),
+    ],
+    ids=["job id", "no job id", "no YAML"],
+)
+def test_problems_are_stored_as_one_rejection_too(
+    bucket: Bucket, document: object, job_id: str | None
+) -> None:
+    """The uploader who asks for the job, or looks at the console, finds them there."""
+    generation = bucket.put("jobs/digits.yaml", document)
+    bucket.notify("jobs/digits.yaml", generation)
+    bucket.world.wait(60)
+    bucket.notify("jobs/digits.yaml", generation)
+    (rejection,) = bucket.world.store.rejections()
+    assert (rejection.source, rejection.job_id) == (
+        f"gs://bucket/jobs/digits.yaml#{generation}",
+        job_id,
+    )
+    written = bucket.problems("gs://bucket/jobs/digits.yaml")
+    assert len(rejection.problems) == len(written)
+    assert written[0]["problem"] in rejection.problems[0]
+
+
 def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
     for name in ("jobs/out/model.bin", "jobs/", "packages/a.yaml", "jobs/digits.yaml.error.json"):
         assert bucket.notify(name, bucket.put(name, a_spec())) is None
@@ -206,7 +233,8 @@ def test_job_over_a_limit_of_all_jobs_is_answered_next_to_the_file(bucket: Bucke
     (problem,) = bucket.problems(NIGHTLY)
     assert problem["field"] == "trainingInput"
     assert problem["problem"].startswith("The request for 2 run_hours exceeds the allowed maximum")
-    assert bucket.world.store.rejections() == ()
+    (rejection,) = bucket.world.store.rejections()
+    assert "exceeds the allowed maximum" in rejection.problems[0]
 
 
 def test_job_that_was_stored_stays_accepted_under_a_lower_limit(bucket: Bucket) -> None:

@@ -22,6 +22,7 @@ from trainmaster.core.model import vm_names
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import RejectedError, TemporaryError
 from trainmaster.flows import submit, upload
+from trainmaster.flows.job_creation import rejections
 from trainmaster.jobspec.accept import accept
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings
@@ -304,8 +305,8 @@ def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_databa
     with pytest.raises(RejectedError):
         world.submit(spec)
     (rejection,) = world.store.rejections()
-    assert len(rejection.problems) == submit.PROBLEMS_KEPT
-    assert max(map(len, rejection.problems)) <= submit.PROBLEM_CHARS_KEPT
+    assert len(rejection.problems) == rejections.PROBLEMS_KEPT
+    assert max(map(len, rejection.problems)) <= rejections.PROBLEM_CHARS_KEPT
 
 
 @pytest.mark.parametrize("source", ["api:", "api:4711"])
