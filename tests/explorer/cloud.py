@@ -27,6 +27,7 @@ from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create, HandOver
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.errors import TemporaryError
+from trainmaster.gcp.compute_fleet.purchase_requests import PREEMPTION_NOTICE_S
 from trainmaster.messaging import topics
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 from trainmaster.ports.fleet import complete
@@ -152,8 +153,11 @@ class ExploredVm:
             self.world.after(self.world.rng.expovariate(per_hour / 3600), self._meet_fault)
 
     def _preempt(self) -> None:
+        """Preempt the VM: with the notice that requests for Spot VMs ask for, or without one."""
         stays = self.world.rng.random() < 0.5
-        self._announce(LossCause.PREEMPTION, 0.0, (5.0, 30.0), stays=stays)
+        has_notice = self.is_spot and not self.is_tpu
+        in_s = float(PREEMPTION_NOTICE_S) if has_notice else 0.0
+        self._announce(LossCause.PREEMPTION, in_s, (5.0, 30.0), stays=stays)
 
     def _maintain(self) -> None:
         in_s = self.world.between((2.0, 100.0))

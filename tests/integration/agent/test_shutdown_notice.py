@@ -32,6 +32,7 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import (
     VmShutdownNotice,
     window_start,
 )
+from trainmaster.gcp.compute_fleet import purchase_requests
 
 from .support.cloud import Cloud
 from .support.vm import Vm
@@ -147,6 +148,13 @@ def test_gang_has_the_rest_of_a_preemptions_notice_to_save() -> None:
     recorder.inbox.advance_to(T0 + PREEMPTION_NOTICE_S)
     assert recorder.actions == [(0, "save requested"), (given_up_at, "reported preemption")]
     assert recorder.notice.is_given_up
+
+
+def test_gang_on_spot_vms_has_the_notice_that_they_request() -> None:
+    """The VM is given up, and a save that is not done is lost, just before its shutdown begins."""
+    recorder = NoticeRecorder(is_gang=True)
+    recorder.notice.on_preempted("TRUE")
+    assert purchase_requests.PREEMPTION_NOTICE_S - recorder.notice.gives_up_s == LAST_S
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,10 @@ REPLACEMENT_S = 600.0
 program's start.
 """
 
-PREEMPTION_NOTICE_S = 30.0
-"""From the notice of a preemption to the end of the VM. Source: Compute Engine, "Spot VMs"."""
+PREEMPTION_NOTICE_S = 120.0
+"""From the notice of a preemption to the beginning of the VM's shutdown, as requests for Spot VMs
+ask for (`preemptionNoticeDuration`). A shutdown that begins earlier ends the time: `save_s`.
+"""
 LAST_S = 5.0
 """The time at the end of a short notice that is left for the report."""
 SAVE_S = 20.0
