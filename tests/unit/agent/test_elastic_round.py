@@ -31,8 +31,21 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 WORKERS = (TaskGroup(TaskType.WORKER, 4, "n1-standard-4"),)
 
 
+def own_addresses(variables: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the address that each description of the cluster has for the member itself."""
+    addresses = []
+    for name in ("TF_CONFIG", "CLUSTER_SPEC"):
+        spec = json.loads(variables[name])
+        task = spec["task"]
+        addresses.append((name, spec["cluster"][task["type"]][task["index"]]))
+    return addresses
+
+
 def environments(plan: Any, without: tuple[int, ...]) -> list[dict[str, str]]:
-    """Return the variables of the members that take part, in the order of the whole job."""
+    """Return the variables of the members that take part, in the order of the whole job.
+
+    `without`: ranks of the members that do not take part.
+    """
     job = a_job(plan=plan)
     found = []
     rank = 0
@@ -56,30 +69,24 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     whole, short = environments(plan, without=()), environments(plan, without)
     present = [variables for rank, variables in enumerate(whole) if rank not in without]
     size = len(present)
+    expected_size = str(size) if size > 1 else None  # launchers get nothing for one machine
     assert [variables["RANK"] for variables in short] == [str(rank) for rank in range(size)]
-    own = []
     for variables in short:
         assert (variables["WORLD_SIZE"], variables["TRAINMASTER_REPLICAS"]) == (str(size), "4")
         assert variables["MASTER_ADDR"] == whole[0]["MASTER_ADDR"]
-        assert (
-            variables.get("PET_NNODES")
-            == variables.get("JAX_NUM_PROCESSES")
-            == (str(size) if size > 1 else None)
-        )
+        assert variables.get("PET_NNODES") == expected_size
+        assert variables.get("JAX_NUM_PROCESSES") == expected_size
         for name in ("TF_CONFIG", "CLUSTER_SPEC"):
-            spec = json.loads(variables[name])
-            addresses = [address for role in spec["cluster"].values() for address in role]
-            assert (len(addresses), all(spec["cluster"].values())) == (size, True)
-            own.append((name, spec["cluster"][spec["task"]["type"]][spec["task"]["index"]]))
-    expected = []
-    for variables in present:
-        for name in ("TF_CONFIG", "CLUSTER_SPEC"):
-            spec = json.loads(variables[name])
-            expected.append((name, spec["cluster"][spec["task"]["type"]][spec["task"]["index"]]))
-    assert own == expected, "each one is at its own address"
+            roles = json.loads(variables[name])["cluster"].values()
+            assert all(roles), "no role is empty"
+            assert sum(len(addresses) for addresses in roles) == size
+    assert [own_addresses(variables) for variables in short] == [
+        own_addresses(variables) for variables in present
+    ], "each one is at its own address"
 
 
 def test_agent_and_control_plane_compare_directives_in_the_same_way() -> None:
+    """A directive is the order to an agent. A later one is greater, in both programs."""
     directives = [
         Directive(attempt, incarnation, action, save_number=number)
         for attempt in (1, 2)
@@ -87,10 +94,10 @@ def test_agent_and_control_plane_compare_directives_in_the_same_way() -> None:
         for action in DirectiveAction
         for number in ((1, 2) if action is DirectiveAction.SAVE else (0,))
     ]
-    received = [parse_directive(json.dumps(each.to_metadata())) for each in directives]
+    received = [parse_directive(json.dumps(sent.to_metadata())) for sent in directives]
     in_order = sorted(range(len(directives)), key=lambda index: directives[index].order)
     assert in_order == sorted(in_order, key=lambda index: received[index].order)
-    assert len({each.order for each in received}) == len(received)
+    assert len({directive.order for directive in received}) == len(received)
 
 
 def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(

@@ -100,6 +100,7 @@ def test_requests_that_are_lost_are_published_again_two_minutes_later(world: Wor
 def test_deadline_is_recorded_while_requests_wait(running: World) -> None:
     assert sweep_later(running)
     running.wait(timedelta(days=30).total_seconds())
+    # As if a sweep had just published requests: this one publishes none.
     running.store.note_sweep_requests(running.now)
     running.sweep()
     assert running.job.state.is_terminal

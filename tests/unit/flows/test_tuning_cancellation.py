@@ -1,4 +1,8 @@
-"""Tuning jobs that are cancelled or deleted, and their trials with them."""
+"""Tuning jobs that are cancelled or deleted, and their trials with them.
+
+A tuning job has a record of each trial (`Study.states`), and each trial is a job of its own
+(`Study.trial`), which `tune` creates. Cancelling the tuning job changes both.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
 
     class CancellingStore(MemoryStore):
         """Cancels the tuning job between the commit of a suggestion and the creation of the trial's
-        job.
+        job. All else is the real store's.
         """
 
         def load(self, job_id: str, replica: str | None = None) -> Any:
@@ -77,9 +81,10 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
             return real_store.load(job_id, replica)
 
         def __getattribute__(self, name: str) -> Any:
-            return (
-                object.__getattribute__(self, name) if name == "load" else getattr(real_store, name)
-            )
+            # Not __getattr__, which is not called for what MemoryStore has.
+            if name == "load":
+                return object.__getattribute__(self, name)
+            return getattr(real_store, name)
 
     study.store = CancellingStore()
     deps = study.deps

@@ -34,6 +34,7 @@ class Sender:
     world: World
     issuer: TokenIssuer
     name: str = "vm_ready"
+    """The function that gets the events."""
     clients: dict[str, FlaskClient] = field(default_factory=dict)
 
     def token(
@@ -44,6 +45,9 @@ class Sender:
         audience: str = "",
         **identity: object,
     ) -> str:
+        """Return the identity token of worker 0's VM for its running program. `identity`: what the
+        token says otherwise of the VM.
+        """
         subject = self.world.message_fields(WORKER_0)
         vm = self.world.vm(WORKER_0)
         vm_identity = VmIdentity(
@@ -67,6 +71,9 @@ class Sender:
         attributes: Mapping[str, str] | None = None,
         **body: object,
     ) -> int:
+        """Push an event of worker 0 with this token, and return the HTTP status. `body`: fields of
+        the event.
+        """
         data = json.dumps({**self.world.message_fields(WORKER_0), **body}).encode()
         return self.post(data, token, published_at, subscription, attributes or {})
 
@@ -78,6 +85,7 @@ class Sender:
         subscription: str,
         attributes: Mapping[str, str] | None = None,
     ) -> int:
+        """Push this data to the function, and return the HTTP status."""
         if self.name not in self.clients:
             app = functions_framework.create_app(
                 self.name, str(FUNCTIONS / f"{self.name}.py"), "http"
@@ -94,6 +102,7 @@ class Sender:
 
     @property
     def state(self) -> ReplicaState:
+        """State of worker 0."""
         return self.world.replica(WORKER_0).state
 
     def reasons(self) -> list[str]:

@@ -1,5 +1,8 @@
 """Authentication of agents' events, through the functions' HTTP entry points, with tokens of the
 emulator's issuer.
+
+The agent of each VM sends an identity token of Google with its events. The token's audience names
+the *incarnation*, the execution of the program, that the event is about.
 """
 
 from __future__ import annotations
@@ -197,7 +200,7 @@ def test_token_of_a_past_incarnation_is_dead_lettered(sender: Sender) -> None:
     sender.name = "replica_exit"
     assert sender.send(sender.token(), cause="process", exit_status=1) == 204
     sender.world.deliver()
-    assert sender.world.job.round.number == 2
+    assert sender.world.job.round.number == 2, "the programs start again, with other audiences"
     sender.send(old, cause="process", exit_status=1)
     assert "the token is for" in sender.reasons()[0]
 

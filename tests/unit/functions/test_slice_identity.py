@@ -131,38 +131,31 @@ def own_account_sender(sender: Sender) -> Sender:
     return with_a_slice(sender, "own_1", serviceAccount=OWN)
 
 
+def report_of_the_master(sender: Sender, account: str) -> ReplicaState:
+    """Report that the master's VM, which runs as this account, is ready; return the new state."""
+    replica_id = sender.world.job.plan.primary
+    subject = sender.world.message_fields(replica_id)
+    vm = sender.world.vm(replica_id)
+    token = sender.token(
+        audience=f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1",
+        email=account,
+        instance_name=vm.name,
+        instance_id=int(vm.instance_id),
+    )
+    assert sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
+    return sender.world.replica(replica_id).state
+
+
 def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sender) -> None:
-    replica_id = own_account_sender.world.job.plan.primary
-    subject, vm = (
-        own_account_sender.world.message_fields(replica_id),
-        own_account_sender.world.vm(replica_id),
-    )
-    audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
-    token = own_account_sender.token(
-        audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id)
-    )
-    assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
-    assert (own_account_sender.world.replica(replica_id).state, own_account_sender.reasons()) == (
-        ReplicaState.RUNNING,
-        [],
-    )
+    assert report_of_the_master(own_account_sender, OWN) is ReplicaState.RUNNING
+    assert own_account_sender.reasons() == []
 
 
 def test_vm_with_the_workers_account_cannot_act_for_a_job_with_its_own(
     own_account_sender: Sender,
 ) -> None:
-    replica_id = own_account_sender.world.job.plan.primary
-    subject, vm = (
-        own_account_sender.world.message_fields(replica_id),
-        own_account_sender.world.vm(replica_id),
-    )
-    audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
-    token = own_account_sender.token(
-        audience=audience, instance_name=vm.name, instance_id=int(vm.instance_id)
-    )
-    assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
+    assert report_of_the_master(own_account_sender, ACCOUNT) is ReplicaState.WAITING
     assert f"VMs run as '{OWN}'" in own_account_sender.reasons()[0]
-    assert own_account_sender.world.replica(replica_id).state is ReplicaState.WAITING
 
 
 def test_slice_must_have_the_jobs_own_account(own_account_sender: Sender) -> None:

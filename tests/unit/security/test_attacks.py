@@ -74,7 +74,7 @@ JOB: Final[dict[str, Any]] = {
         "exitPolicy": {"preset": "restart", "fail": ["3"]},
     },
 }
-FREE: Final = {
+FREE_TEXT_FIELDS: Final = {
     "trainingInput.args.0",
     "trainingInput.args.1",
     "trainingInput.jobDir",
@@ -83,18 +83,22 @@ FREE: Final = {
 """Fields with free text: an argument, an environment variable, an object's name."""
 
 
-def strings(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+def string_paths(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Return the paths of all string values in a document."""
     if isinstance(value, Mapping):
-        return [inner for name, member in value.items() for inner in strings(member, (*path, name))]
+        return [
+            inner for name, member in value.items() for inner in string_paths(member, (*path, name))
+        ]
     if isinstance(value, list):
         return [
-            inner for index, item in enumerate(value) for inner in strings(item, (*path, index))
+            inner
+            for index, item in enumerate(value)
+            for inner in string_paths(item, (*path, index))
         ]
     return [path] if isinstance(value, str) else []
 
 
-def with_(path: tuple[str | int, ...], text: str) -> dict[str, Any]:
+def job_with(path: tuple[str | int, ...], text: str) -> dict[str, Any]:
     """Return `JOB` with this text as the value at the path, or as the object's name of a URI."""
     document: Any = copy.deepcopy(JOB)
     place = document
@@ -111,11 +115,13 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 def test_job_of_this_module_is_valid_and_has_free_text_fields() -> None:
     assert accept(JOB, default_job_id=None).plan.groups
-    assert {dotted(path) for path in strings(JOB)} >= FREE
+    assert {dotted(path) for path in string_paths(JOB)} >= FREE_TEXT_FIELDS
 
 
 @pytest.mark.parametrize("text", METACHARACTERS)
-@pytest.mark.parametrize("path", [path for path in strings(JOB) if dotted(path) not in FREE])
+@pytest.mark.parametrize(
+    "path", [path for path in string_paths(JOB) if dotted(path) not in FREE_TEXT_FIELDS]
+)
 def test_fields_with_a_format_reject_shell_metacharacters(
     path: tuple[str | int, ...], text: str
 ) -> None:
@@ -125,7 +131,7 @@ def test_fields_with_a_format_reject_shell_metacharacters(
         value = value[step]
     for hostile in (text, f"{value}{text}"):
         with pytest.raises(InvalidJob):
-            accept(with_(path, hostile), default_job_id=None)
+            accept(job_with(path, hostile), default_job_id=None)
 
 
 @pytest.mark.parametrize("text", METACHARACTERS)
@@ -134,7 +140,7 @@ def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) ->
 
     The shell reads only a static script.
     """
-    document = with_(("trainmaster", "env", "LEVEL"), text)
+    document = job_with(("trainmaster", "env", "LEVEL"), text)
     document["trainingInput"]["args"] = [text, "--name", text]
     world = World(allowed=AllowedResources("my-project", ("*",)))
     world.submit(document)
@@ -335,6 +341,7 @@ def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> N
 
 @pytest.mark.parametrize("hiding", ["8", "0;8", "38;5;7;8", "30;40", "48;5;0", "7", "38;5", "1;"])
 def test_log_cannot_hide_text_from_the_user(hiding: str) -> None:
+    """Terminals can conceal text, or give it the colour of its background."""
     assert make_visible(f"\x1b[{hiding}mpassword:\x1b[0m") == f"\ufffd[{hiding}mpassword:\x1b[0m"
 
 
@@ -356,10 +363,9 @@ def test_no_text_of_a_program_sends_control_characters(
     """A program can write log entries with its VM's token, and so choose all their fields."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    bad = (
-        "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2066]))
-        + "\x1b[2J\x1b]0;owned\x1b[8m"
-    )
+    control_characters = map(chr, [*range(32), *range(127, 160)])
+    right_to_left = "\u202e\u2066"
+    bad = "".join(control_characters) + right_to_left + "\x1b[2J\x1b]0;owned\x1b[8m"
     line_printer(form, raw=False)(
         [
             LogLine(
@@ -372,8 +378,11 @@ def test_no_text_of_a_program_sends_control_characters(
     print_table(["a"], [[bad]])
     output = capsys.readouterr()
     assert "worker" in output.out
-    left = set(re.sub(r"\x1b\[[0-9;]*m", "", output.out + output.err)) & set(bad)
-    assert {char for char in left if not char.isprintable()} <= {"\n", "\t"}
+    without_colours = re.sub(r"\x1b\[[0-9;]*m", "", output.out + output.err)
+    assert {char for char in set(without_colours) & set(bad) if not char.isprintable()} <= {
+        "\n",
+        "\t",
+    }
     assert "\x1b[8m" not in output.out + output.err
 
 

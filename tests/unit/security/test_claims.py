@@ -26,7 +26,10 @@ def paragraphs() -> list[str]:
 
 
 def test_each_paragraph_has_tests_or_says_what_is_not_tested() -> None:
-    found = {text: [c for c in CLAIMS if text.startswith(c["begins"])] for text in paragraphs()}
+    found = {
+        text: [claim for claim in CLAIMS if text.startswith(claim["begins"])]
+        for text in paragraphs()
+    }
     assert [text[:60] for text, claims in found.items() if len(claims) != 1] == []
     used = [claims[0]["begins"] for claims in found.values()]
     assert sorted(used) == sorted(claim["begins"] for claim in CLAIMS), "a paragraph is gone"

@@ -1,6 +1,7 @@
-"""A program invents events about its own replica.
+"""A program invents events about its own replica, one member of its job.
 
-Events about what never existed are not stored.
+Events about what never existed are not stored. A message names the attempt, the execution of the
+whole job; the incarnation, the execution of the replica's program in it; and the VM's generation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trainmaster.messaging.agent_messages import decode_replica_exit
 
 
 def send_invented_events(world: World, attempt: int) -> None:
+    """Send each kind of event about worker 0, with numbers that never existed."""
     for changes in ({"attempt": 777_777}, {"incarnation": 999}, {"vm_generation": 999}):
         invented = {"attempt": attempt, **changes}
         world.send("vm-ready", WORKER_0, **invented)

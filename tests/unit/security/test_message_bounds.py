@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -19,7 +19,7 @@ from tests.support.jobs import CHIEF
 from tests.support.world import World
 from trainmaster.errors import PermanentError
 from trainmaster.messaging import agent_messages, google_events, internal_requests
-from trainmaster.messaging.decoding import MessageModel
+from trainmaster.messaging.decoding import VALUES_MAX, MessageModel
 
 FIRESTORE_MAX: Final = 2**63 - 1
 HUGE: Final = 10**30
@@ -36,23 +36,27 @@ MESSAGE: Final[dict[str, Any]] = {
 }
 
 
-def models(base: type[BaseModel] = MessageModel) -> Iterator[type[BaseModel]]:
+def message_models(base: type[BaseModel] = MessageModel) -> Iterator[type[BaseModel]]:
     for model in sorted(base.__subclasses__(), key=lambda model: model.__name__):
         yield model
-        yield from models(model)
+        yield from message_models(model)
+
+
+def field_constraints(annotations: Iterable[Any]) -> list[Any]:
+    """Return the constraints of the fields among the annotations of a type."""
+    return [
+        constraint
+        for item in annotations
+        if isinstance(item, FieldInfo)
+        for constraint in item.metadata
+    ]
 
 
 def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
     """Yield the constraints of every integer in a type."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        found = [
-            constraint
-            for item in more
-            if isinstance(item, FieldInfo)
-            for constraint in item.metadata
-        ]
-        yield from integers(inner, [*metadata, *found])
+        yield from integers(inner, [*metadata, *field_constraints(more)])
     elif get_origin(kind) in (Union, types.UnionType):
         for member in get_args(kind):
             yield from integers(member, metadata)
@@ -60,7 +64,7 @@ def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
         yield metadata
 
 
-FIELDS: Final = [(model, name) for model in models() for name in model.model_fields]
+FIELDS: Final = [(model, name) for model in message_models() for name in model.model_fields]
 
 
 @pytest.mark.parametrize(("model", "name"), FIELDS)
@@ -198,13 +202,14 @@ def test_deep_or_large_message_is_a_permanent_error(
     ).encode()
     items: tuple[object, ...] = ({}, [], 1)
     many = [
-        json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in items
+        json.dumps({**MESSAGE, "cause": "process", "x": [item] * (VALUES_MAX + 1)}).encode()
+        for item in items
     ]
     for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large, *many):
         with suppress(PermanentError):  # an upload may have any data, as long as it is small
             decode(data)
-            assert data is not large
-            assert data not in many
+            assert data is not large, "a large message is accepted"
+            assert data not in many, "a message with many values is accepted"
 
 
 @pytest.mark.parametrize("text", ["[{," * 20_000, '"' * 20_000, "\\" * 20_000, '\\"[' * 20_000])
@@ -217,13 +222,7 @@ def bounded(kind: Any, metadata: list[Any]) -> Iterator[bool]:
     """Yield for every list, tuple, set or mapping in a type whether its length is bounded."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        found = [
-            constraint
-            for item in more
-            if isinstance(item, FieldInfo)
-            for constraint in item.metadata
-        ]
-        yield from bounded(inner, [*metadata, *found])
+        yield from bounded(inner, [*metadata, *field_constraints(more)])
         return
     if get_origin(kind) in (tuple, list, set, frozenset, dict):
         is_fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)

@@ -58,7 +58,7 @@ def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
     """Each document has a value of a wrong type, or in a wrong place, so that it is refused."""
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
-    problems = [
+    about_the_field = [
         problem
         for problem in caught.value.problems
         if "trainmaster" in str(problem) or "env" in str(problem)
@@ -66,6 +66,6 @@ def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
     shown = str(caught.value) + "".join(
         problem.example + problem.field for problem in caught.value.problems
     )
-    assert problems
+    assert about_the_field
     assert str(VALUE) not in shown.replace(".", "")  # of VALUE / 10
     assert SECRET not in shown

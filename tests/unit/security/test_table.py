@@ -15,6 +15,7 @@ MODULE = re.compile(r"(shared|functions|infra|cli|emulators)/[\w/.-]+")
 
 @cache
 def functions(path: Path) -> frozenset[str]:
+    """Return the names of the functions of a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 

@@ -1,4 +1,9 @@
-"""The peer channel: which datagrams count, what is answered, and what a flood costs."""
+"""The peer channel, on which the agents of a job exchange signed datagrams: which of them count,
+what is answered, and what a flood costs.
+
+An agent asks its peers a question of some kind, such as `save`, in a round: one common start of all
+members. `serial` numbers the questions of an agent.
+"""
 
 from __future__ import annotations
 
@@ -198,9 +203,6 @@ def test_answers_that_were_not_asked_for_do_not_count(member: Member) -> None:
     assert member.handled == []
 
 
-# With sockets.
-
-
 @pytest.fixture
 def gang() -> Iterator[list[Member]]:
     """Three members on loopback.
@@ -223,8 +225,9 @@ def gang() -> Iterator[list[Member]]:
             while not stop.is_set():
                 channel.receive_some()
 
-        threads.append(threading.Thread(target=serve))
-        threads[-1].start()
+        thread = threading.Thread(target=serve)
+        threads.append(thread)
+        thread.start()
     yield members
     stop.set()
     for thread in threads:
@@ -288,7 +291,7 @@ def test_flood_of_forged_datagrams_costs_little_and_a_peer_still_gets_through(
         stop.set()
         flooding.join()
     lasted_s = time.monotonic() - began
-    assert sent[0] > received[0] / 2
+    assert sent[0] > received[0] / 2, "the flood was one"
     assert received[0] <= WINDOW_MAX * (lasted_s / WINDOW_S + 2)
     assert gang[1].handled == [SAVE]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_kb < 20_000

@@ -1,4 +1,5 @@
-"""How soon a notice reaches every member, over real sockets: `pytest -s -m heavy` prints the times.
+"""How soon a notice, that a VM will be given up, reaches every member of its job over real sockets:
+`pytest -s -m heavy` prints the times.
 
 Goal: every program has its signal two seconds after the notice, of which half a second is the
 agreed moment.
@@ -42,7 +43,10 @@ def free_addresses(count: int) -> list[str]:
 
 def last_arrivals(size: int) -> Iterator[float]:
     """Yield, for each notice, the seconds until the last of the other members has handled it."""
-    members, rounds, arrivals, is_over = free_addresses(size), [0], list[float](), threading.Event()
+    members = free_addresses(size)
+    rounds = [0]  # the number of the running round, which the loop below changes
+    arrivals: list[float] = []
+    is_over = threading.Event()
 
     def receive(channel: PeerChannel) -> None:
         while not is_over.is_set():

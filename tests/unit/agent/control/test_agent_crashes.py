@@ -1,4 +1,9 @@
-"""Histories in which the agent dies between any two writes of its state file."""
+"""Histories in which the agent dies between any two writes of its state file.
+
+`ScriptedVm` runs the real agent through events. Its `facts` are what the agent did, such as
+"start 1": it started incarnation 1 of the program; "held 2, process 1": it reported that it could
+start incarnation 2, and that a process of incarnation 1 had exited.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,10 @@ class CrashError(Exception):
 
 
 class Disk:
-    """Lets the agent die before or after a write of its state file."""
+    """Lets the agent die before or after a write of its state file.
+
+    `crash_before` and `crash_after` say at which write from now; 0 and less: at none.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._save = StoredState.save
@@ -42,6 +50,7 @@ class Disk:
 
 
 def ran_through(vm: ScriptedVm, *history: str) -> ScriptedVm:
+    """Run the history, up to a crash of the disk, which the agent survives as a new process."""
     try:
         return vm.run(*history)
     except CrashError:
@@ -58,7 +67,7 @@ def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
 ) -> None:
     choice = random.Random(2)  # noqa: S311 - reproducible histories, no secrets
     events = [event for event in EVENTS if event != SHUTDOWN]
-    carried = set()
+    reported_ends = set()
     for number in range(HISTORIES):
         vm = ScriptedVm(tmp_path / f"{number}.json")
         for _ in range(3):
@@ -68,16 +77,17 @@ def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
         vm.run(PROGRAM_ENDS, SET_UP, SET_UP)
         starts = [fact for fact in vm.facts if fact.startswith("start ")]
         assert len(starts) == len(set(starts)), vm.facts
-        carried |= ends_in(vm)
+        reported_ends |= ends_in(vm)
         if vm.action == "hold":
-            used_up = {
+            # The hold is answered: with an exit of its incarnation, or by the last report.
+            exits = {
                 f"{cause} {vm.incarnation}"
                 for cause in ("setup", "start", "process", "vm_restarted")
             }
-            assert used_up & set(vm.facts) or vm.facts[-1].startswith(f"held {vm.incarnation}"), (
+            assert exits & set(vm.facts) or vm.facts[-1].startswith(f"held {vm.incarnation}"), (
                 vm.facts
             )
-    assert {("process", "own"), ("vm_restarted", "crash")} <= carried
+    assert {("process", "own"), ("vm_restarted", "crash")} <= reported_ends
 
 
 def ends_in(vm: ScriptedVm) -> set[tuple[str, str]]:

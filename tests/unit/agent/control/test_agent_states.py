@@ -1,7 +1,9 @@
 """The table of the agent's states, compared with the edges that the agent takes.
 
 `ScriptedVm` runs the real agent through a history of events, such as RUN: a directive to run the
-next incarnation. Its `facts` are what the agent did, in order. The number is an incarnation:
+next incarnation. An incarnation is one execution of the program, and a directive is an order to the
+agent: to run, to stop, or to hold, which is to set up and wait. `facts` are what the agent did, in
+order. The number is an incarnation:
 
 setup 1, process 1, ...  it reported an exit with this cause
 ready 1, held 1          it reported the VM as ready; held: under a directive to hold. "held 2,
@@ -131,7 +133,7 @@ def test_program_that_a_directive_ends_is_not_reported_even_if_it_is_ordered_aga
 
 @pytest.mark.parametrize("late", [HOLD, RUN_HELD])
 def test_older_directive_of_the_same_incarnation_changes_nothing(late: str) -> None:
-    """Cloud TPU does not detect two writers."""
+    """Two functions may write directives in the wrong order: Cloud TPU does not detect it."""
     history = (RUN, SET_UP) if late == HOLD else (RUN, SET_UP, STOP)
     vm = ScriptedVm().run(*history)
     facts = list(vm.facts)
@@ -167,9 +169,9 @@ def test_held_vm_sets_up_and_reports_once_that_it_could_start() -> None:
 def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready(
     tmp_path: Path,
 ) -> None:
-    for history, words in (((), ["ready 1"]), ((ACCEPTED,), ["quiet"])):
-        vm = ScriptedVm(tmp_path / f"{words[0]}.json").run(HOLD_NEXT, SET_UP, *history).crash()
-        assert vm.run(RUN_HELD, SET_UP).facts == ["held 1", *words, "start 1"]
+    for history, before_start in (((), "ready 1"), ((ACCEPTED,), "quiet")):
+        vm = ScriptedVm(tmp_path / f"{before_start}.json").run(HOLD_NEXT, SET_UP, *history).crash()
+        assert vm.run(RUN_HELD, SET_UP).facts == ["held 1", before_start, "start 1"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""When a VM ends itself, because the job's `maxCost` pays for no more time."""
+"""When a VM ends itself, because the job's `maxCost` pays for no more time.
+
+A *directive*, an order to the agent in the VM's metadata, says until when the VM is paid for.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ class Machine:
     """A machine with a clock that may be wrong, and timers."""
 
     skew_s: float = 0.0
+    """How far its clock is ahead."""
     passed_s: float = 0.0
     answers: bool = True
     """Whether the metadata server says what time it is."""
@@ -77,7 +81,7 @@ class Machine:
 @pytest.mark.parametrize("skew_s", [-1500.0, 0.0, 1500.0])
 def test_machine_ends_at_the_time_by_the_metadata_server(skew_s: float) -> None:
     machine = Machine(skew_s)
-    for _ in range(2):
+    for _ in range(2):  # an agent may read the same directive again
         machine.direct(1000)
     machine.advance(999)
     assert machine.ended_s == []
@@ -98,7 +102,9 @@ def test_later_directive_extends_the_time_and_one_without_it_ends_it() -> None:
 
 
 def test_machine_that_has_just_started_waits_for_a_new_directive() -> None:
-    """Its own may be days old, as that of a slice from Cloud TPU's queue."""
+    """The directive that it was created with may be days old, as that of a TPU slice from Cloud
+    TPU's queue.
+    """
     machine = Machine()
     machine.direct(-5000)
     machine.advance(UP_MIN_S - 1)
@@ -116,7 +122,7 @@ def test_without_an_answer_the_own_clock_counts() -> None:
 
 @pytest.mark.parametrize(
     ("programs", "called"),
-    [
+    [  # commands that the machine has, "!": one that fails; the calls
         (("systemctl", "shutdown"), ["systemctl poweroff"]),
         (("shutdown",), ["shutdown -h now"]),
         (("!systemctl", "poweroff"), ["systemctl poweroff", "poweroff"]),

@@ -1,4 +1,10 @@
-"""When all members are asked to save, and how long an agent waits for its program to finish."""
+"""When all members are asked to save, and how long an agent waits for its program to finish.
+
+A *notice* says that a VM will be given up. The agent that receives it asks its peers to save at the
+same *moment* as its own program. A *round* is one common start of all members, of which `ROUND` is
+the running one. The agent reports the notice, with the peers that did not answer, so that a
+*directive*, an order in the VM's metadata, asks those. All requests of a round are numbered.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +40,12 @@ class Gang:
     catches: bool = True
     """Whether the program catches the signal."""
     facts: list[tuple[float, str]] = field(default_factory=list)
+    """What the agent did, and how many seconds after the start: "saving" is a change of its state,
+    and "asked" the request to the program.
+    """
     timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)
+    """The last request to the peers: `seconds` computes its times, and `done` ends it."""
 
     def __post_init__(self) -> None:
         self.program = SimpleNamespace(notify=lambda number: self.note(f"notify {number.name}"))
@@ -81,7 +91,10 @@ class Gang:
     def report(
         self, key: IncarnationKey, gives_up_s: float, number: int, silent: Sequence[int]
     ) -> None:
-        self.note(f"notice {key.incarnation}.{number} {gives_up_s:.1f} {list(silent)}")
+        self.note(
+            f"notice of round {key.incarnation}, request {number}: {gives_up_s:.1f} s, no answer of"
+            f" {list(silent)}"
+        )
 
     def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
         self.timers.append((self.now + delay_s, handler))
@@ -100,15 +113,15 @@ class Gang:
 
     def advance(self, seconds: float) -> None:
         until = self.now + seconds
-        while due := sorted(
-            (timer for timer in self.timers if timer[0] <= until), key=lambda timer: timer[0]
-        ):
-            self.timers.remove(due[0])
-            self.now = due[0][0]
-            due[0][1]()
+        while due := [timer for timer in self.timers if timer[0] <= until]:
+            first = min(due, key=lambda timer: timer[0])
+            self.timers.remove(first)
+            self.now, handler = first
+            handler()
         self.now = until
 
     def notice(self, gives_up_s: float = 25.0) -> bool:
+        """Let the VM receive a notice. Return whether the agent has handled it."""
         return self.saving.request(cast("Any", self.program), gives_up_s)
 
     def peer_asks(
@@ -119,6 +132,7 @@ class Gang:
         key: IncarnationKey = ROUND,
         number: int = 1,
     ) -> None:
+        """Let a peer ask for a save in `in_s` seconds. Its VM is given up in `gives_up_s`."""
         cast("Any", self).receive(
             Datagram(
                 key,
@@ -131,6 +145,7 @@ class Gang:
         )
 
     def end_round(self, action: str = "hold") -> float:
+        """Order the next round. Return how many seconds the agent waits for its program."""
         self.run_state.desired = ReceivedDirective(NEXT, action)
         return self.saving.patience_s
 
@@ -145,7 +160,11 @@ def test_agent_with_the_notice_tells_its_peers_the_rest_of_the_time_and_acts_wit
     }
     gang.asked["done"]([1])
     gang.advance(1)
-    assert gang.facts == [(0.2, "notice 3.1 24.8 [1]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
+    assert gang.facts == [
+        (0.2, "notice of round 3, request 1: 24.8 s, no answer of [1]"),
+        (MOMENT_S, "saving"),
+        (MOMENT_S, "asked"),
+    ]
     assert gang.saving.was_asked(ROUND)
     assert not gang.saving.was_asked(NEXT)
 
@@ -206,10 +225,10 @@ def test_later_request_asks_again_and_an_earlier_one_that_comes_late_does_not() 
     gang = Gang()
     gang.peer_asks(in_s=0.1, number=2)
     gang.advance(1)
-    for number, count in ((2, 1), (1, 1), (3, 2), (2, 2)):
+    for number, times_asked in ((2, 1), (1, 1), (3, 2), (2, 2)):
         gang.peer_asks(in_s=0.1, number=number)
         gang.advance(1)
-        assert [fact for _, fact in gang.facts].count("asked") == count
+        assert [fact for _, fact in gang.facts].count("asked") == times_asked
     assert gang.saving.was_asked(ROUND)
 
 
@@ -314,6 +333,7 @@ def test_directive_asks_a_program_without_peers_only_if_it_catches_the_signal(
 
 
 GROW = ReceivedDirective(ROUND, "save", save_number=1, until=2e9, asks_peers=True)
+"""The directive before a job trains on with more members: one agent asks all others to save."""
 
 
 def grow(gang: Gang, number: int = 1) -> None:
@@ -327,7 +347,7 @@ def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
     gang.asked["done"]([2])
     gang.advance(1)
     assert gang.facts == [
-        (0, f"notice 3.1 {FINISH_S} [2]"),
+        (0, f"notice of round 3, request 1: {FINISH_S} s, no answer of [2]"),
         (MOMENT_S, "saving"),
         (MOMENT_S, "asked"),
     ]
@@ -336,6 +356,7 @@ def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
 
 @pytest.mark.parametrize("is_started", [False, True])
 def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -> None:
+    """The program does not run yet, or does not catch the signal yet."""
     gang = Gang(catches=not is_started)
     gang.run_state.last_started = ROUND if is_started else IncarnationKey(1, 2)
     grow(gang)

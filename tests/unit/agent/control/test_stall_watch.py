@@ -1,5 +1,9 @@
 """Which programs the agents of a gang end: all of them if all are still, and none on the word of a
 peer.
+
+A gang is the members of a job that train together. A program is *still* if it has done no work for
+`still_s`. The agent of the first member then asks the others whether theirs are still, too, and
+tells them to end them. `stall_timeout_s` is the job's own limit for a program that prints nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +22,8 @@ from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.model.vm_config import IncarnationKey
 
 NOW: dict[str, float] = {}
+"""Times of a datagram that asks for something at once."""
 ROUND, OTHER = IncarnationKey(1, 3), IncarnationKey(1, 4)
-
-
 FRAME = "t/task.py:7 in step"
 STACKS = """\
 Fatal Python error: Aborted
@@ -36,7 +39,9 @@ class Gang:
     def __init__(self, members: int, **config: Any) -> None:
         self.now = 1_000.0
         self.asked: list[str] = []
+        """Number of the member that asked, and what."""
         self.waits: list[float] = []
+        """Seconds that an agent waited until it ended its program."""
         self.ended: list[int] = []
         self.unreachable: set[int] = set()
         self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [
@@ -52,7 +57,11 @@ class Gang:
             watch.start(ROUND, cast("Any", program))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
-        launcher: Any = SimpleNamespace(end_stalled=lambda *given: self._note(number, given[-1]))
+        def end_stalled(*arguments: Any) -> None:
+            self.ended.append(number)
+            self.waits.append(arguments[-1])
+
+        launcher: Any = SimpleNamespace(end_stalled=end_stalled)
         channel = SimpleNamespace(
             number=number,
             on=self.handlers[number].__setitem__,
@@ -64,16 +73,13 @@ class Gang:
             clock=SimpleNamespace(monotonic_s=lambda: self.now),
         )
         console = SimpleNamespace(log=lambda _: None)
-        parts = cast("tuple[Any, Any, Any]", (inbox, console, launcher))
         return StallWatch(
             agent_identity(**config),
-            *parts,
+            cast("Any", inbox),
+            cast("Any", console),
+            launcher,
             cast("Any", channel) if has_channel else None,
         )
-
-    def _note(self, number: int, in_s: float) -> None:
-        self.ended.append(number)
-        self.waits.append(in_s)
 
     def _ask(
         self,
@@ -104,6 +110,7 @@ class Gang:
         sender: int = 0,
         seconds: Mapping[str, float] = NOW,
     ) -> bool | None:
+        """Let the peer receive a datagram. Return its handler's answer; False is no answer."""
         handler = self.handlers[peer].get(kind)
         return handler(Datagram(key, sender, kind, 1, seconds=seconds)) if handler else False
 
@@ -118,6 +125,7 @@ class Gang:
 
     @property
     def stalled(self) -> list[int]:
+        """Numbers of the members whose programs hang, as their agents say."""
         return [number for number, watch in enumerate(self.watches) if watch.has_stalled(ROUND)]
 
 
@@ -133,8 +141,8 @@ def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() 
     error = {
         "type": "Still",
         "message": "still for 10 minutes",
-        "frame": "t/task.py:7 in step",
-        "own_frame": "t/task.py:7 in step",
+        "frame": FRAME,
+        "own_frame": FRAME,
     }
     assert (end.cause, end.error) == ("stalled", error)
 
@@ -148,7 +156,8 @@ def test_one_member_without_evidence_keeps_all_alive_and_is_asked_again_a_minute
         gang.unreachable.add(2)
     elif why == "its agent does not answer":
         gang.handlers[2].clear()
-    gang.be_still(*((0, 1) if why == "it works" else (0, 1, 2)))
+    still_members = (0, 1) if why == "it works" else (0, 1, 2)
+    gang.be_still(*still_members)
     gang.now += ASK_AGAIN_S - 1
     gang.be_still(0)
     assert (gang.asked, gang.stalled) == (["0 still"], [])
@@ -178,7 +187,7 @@ def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round
 
 
 @pytest.mark.parametrize(
-    ("config", "stalled", "silent_s", "error"),
+    ("config", "stalled", "peer_silent_s", "peer_error"),
     [
         pytest.param(
             {"stall_timeout_s": 60},
@@ -198,16 +207,21 @@ def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round
     ],
 )
 def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job_has_a_time(
-    config: dict[str, Any], stalled: list[int], silent_s: float, error: tuple[str, str] | None
+    config: dict[str, Any],
+    stalled: list[int],
+    peer_silent_s: float,
+    peer_error: tuple[str, str] | None,
 ) -> None:
+    """The peer's own program counts as silent, too, from nine tenths of the time on."""
     gang = Gang(2, **config)
-    cast("Any", gang.watches[1]._program).printed_at = gang.now - silent_s
+    cast("Any", gang.watches[1]._program).printed_at = gang.now - peer_silent_s
     for watch in gang.watches:
         watch._check_output(ROUND, cast("Any", SimpleNamespace(printed_at=0.0)))
     assert gang.stalled == stalled
-    if error:
-        errors = [watch.explain(ProgramExit(signal=6)).error or {} for watch in gang.watches]
-        assert [errors[0]["type"], (errors[1]["type"], errors[1]["message"])] == ["Silent", error]
+    if peer_error:
+        first, peer = (watch.explain(ProgramExit(signal=6)).error or {} for watch in gang.watches)
+        assert first["type"] == "Silent"
+        assert (peer["type"], peer["message"]) == peer_error
     gang.receive(1, STALLED)
     assert gang.stalled == stalled
 
@@ -219,6 +233,7 @@ def test_time_in_a_datagram_delays_no_end_for_long() -> None:
 
 
 def test_quiet_is_told_from_the_third_minute_on_with_the_time_that_is_left() -> None:
+    """`quiet` returns for how many seconds the program has been quiet, and how many are left."""
     gang = Gang(members=1, stall_timeout_s=600)
     (watch,) = gang.watches
     gang.now = 119

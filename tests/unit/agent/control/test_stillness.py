@@ -99,11 +99,8 @@ def still_after(
     ("printed_at", "is_still", "limit_s"),
     [
         ((0.0,), True, LIMIT_S),
-        (
-            (400.0,),
-            True,
-            LIMIT_S,
-        ),  # the time before the first output says nothing about the program
+        # The time before the first output says nothing about the program.
+        ((400.0,), True, LIMIT_S),
         ((400.0, 500.0), True, LIMIT_S),
         ((400.0, 600.0, 830.0), False, 3 * (830 - 600)),
     ],
@@ -117,6 +114,7 @@ def test_program_that_was_often_quiet_may_be_still_for_three_times_as_long(
 
 def test_program_is_not_still_while_a_gpu_works_or_because_its_vm_was_paused() -> None:
     assert not still_after(0.0, is_device_busy=True).is_still
+    # Samples that are minutes apart count as short ones: the whole VM was paused between them.
     assert still_after(0.0, step_s=330.0).still_s == 40
 
 

@@ -1,4 +1,6 @@
-"""Reading the summary event files of a trial: which parts, when, and how much."""
+"""Reading the summary event files, which TensorBoard shows, of a trial: which parts, when, and how
+much. A *look* lists the folder and reads what is new.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +40,7 @@ class Bucket:
     is_down: bool = False
     clock: float = 0.0
     list_s: float = 0.0
+    """How long a listing takes."""
     forbidden: set[str] = field(default_factory=set)
 
     def list_below(self, folder: str) -> Iterator[StoredObject]:
@@ -72,12 +75,14 @@ def metric(bucket: Bucket, log: list[str]) -> SummaryMetric:
 
 
 def read(metric: SummaryMetric, bucket: Bucket) -> list[tuple[int, float]]:
+    """Look after the usual pause. Return the step and value of all measurements so far."""
     bucket.clock += INTERVAL_S
     metric.read_if_due()
     return [(measurement.step, measurement.value) for measurement in metric.measurements(since=0.0)]
 
 
 def points(*steps: int) -> bytes:
+    """Return an event file with a measurement of each step, a quarter of the step."""
     return event_file(event(float(step), step, TAG, step / 4) for step in steps)
 
 
@@ -178,13 +183,16 @@ def test_look_reads_no_more_than_its_budget_and_the_next_continues(
     monkeypatch.setattr(summary_metric, "PASS_BYTES_MAX", 700)
     small = f"{FOLDER}/eval/tfevents"
     bucket.objects = {small: points(99), NAME: data}
-    steps: list[int] = []
-    while len(steps) < 10 and 40 not in steps[-1:]:
+    last_steps: list[int] = []
+    """The last step of the large file that was known after each look."""
+    while len(last_steps) < 10 and 40 not in last_steps:
         reads_before = len(bucket.reads)
-        steps += [step for step, _ in read(metric, bucket)][-2:-1]
+        known = [step for step, _ in read(metric, bucket) if step != 99]
+        last_steps.append(max(known, default=0))
         assert sum(length for _, _, length in bucket.reads[reads_before:]) <= 700
-    assert steps == sorted(steps)
-    assert 2 < len(steps) < 10
+    assert last_steps == sorted(last_steps)
+    assert last_steps[-1] == 40
+    assert len(last_steps) > 2, "one look would exceed the budget"
     assert bucket.reads[0][0] == small, "a large file does not delay a small one"
 
 
@@ -264,17 +272,22 @@ def test_newest_files_are_selected() -> None:
         StoredObject(f"gs://b/{at}", f"2026-11-21T03:{at:02}:00.000Z", 1)
         for at in range(FILES_MAX + 5)
     ]
-    assert select_newest(stored) == stored[:4:-1]
+    without_the_oldest = stored[5:]
+    assert select_newest(stored) == without_the_oldest[::-1]
 
 
-def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
-    everything = SummaryMetric(
+def metric_without_a_tag(bucket: Bucket) -> SummaryMetric:
+    return SummaryMetric(
         tag="",
         job_dir=FOLDER,
         storage=bucket,  # type: ignore[arg-type]
         log=lambda text: None,
         clock=lambda: bucket.clock,
     )
+
+
+def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
+    everything = metric_without_a_tag(bucket)
     bucket.objects[f"{FOLDER}/train/events.out.tfevents.1.host"] = event_file(
         [
             event(50.0, step=0, tag="old", value=9.0),
@@ -291,13 +304,7 @@ def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
 
 
 def test_all_tags_of_a_hostile_file_are_bounded(bucket: Bucket) -> None:
-    everything = SummaryMetric(
-        tag="",
-        job_dir=FOLDER,
-        storage=bucket,  # type: ignore[arg-type]
-        log=lambda text: None,
-        clock=lambda: bucket.clock,
-    )
+    everything = metric_without_a_tag(bucket)
     bucket.objects[NAME] = event_file(
         [
             event(100.0, step=-5, tag=f"tag {number}", value=float("nan") if number % 2 else 1e30)

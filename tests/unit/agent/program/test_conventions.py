@@ -1,5 +1,9 @@
-"""The variables of launchers and trackers: which ones, and that none replaces one of the user or
-the platform.
+"""The variables that launchers and trackers read: which ones a program gets, and that none replaces
+a variable of the user or of the platform.
+
+A launcher, such as torchrun, starts the processes of one machine. A tracker, such as W&B, records
+runs. The job's `trackingRun` says how many runs a tracker gets: `one` for the whole job, `each` for
+each execution of its program.
 """
 
 from __future__ import annotations
@@ -49,12 +53,18 @@ RAY: Final = {"RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT": "600"}
 @pytest.mark.parametrize(
     ("changes", "gpus", "expected"),
     [
-        ({}, 0, {**TORCH, **JAX, **KERAS, **RAY, "ACCELERATE_USE_CPU": "true"}),
-        ({}, 1, {**TORCH, **JAX, **KERAS, **RAY}),
-        ({}, 8, {**TORCH, "PET_NPROC_PER_NODE": "8", **JAX, **RAY}),
-        ({"WORLD_SIZE": "1", "RANK": "0"}, 8, {}),
-        ({"TPU_CONFIG": "{}"}, 0, {}),
-        ({"RANK": None}, 0, {}),
+        pytest.param(
+            {},
+            0,
+            {**TORCH, **JAX, **KERAS, **RAY, "ACCELERATE_USE_CPU": "true"},
+            id="no GPU",
+        ),
+        pytest.param({}, 1, {**TORCH, **JAX, **KERAS, **RAY}, id="one GPU"),
+        # Keras' variables are for one process per machine, but a launcher starts one per GPU.
+        pytest.param({}, 8, {**TORCH, "PET_NPROC_PER_NODE": "8", **JAX, **RAY}, id="eight GPUs"),
+        pytest.param({"WORLD_SIZE": "1", "RANK": "0"}, 8, {}, id="cluster of one machine"),
+        pytest.param({"TPU_CONFIG": "{}"}, 0, {}, id="TPU hosts find each other"),
+        pytest.param({"RANK": None}, 0, {}, id="machine without a rank"),
     ],
 )
 def test_machines_of_a_cluster_get_the_variables_of_launchers(
@@ -89,7 +99,7 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
 
 
 @pytest.mark.parametrize(
-    ("module", "args", "expected"),
+    ("module", "args", "package"),
     [
         ("trainer.task", ["-m", "resnet"], "trainer"),
         ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
@@ -105,21 +115,23 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
     ],
 )
 def test_program_is_the_module_that_a_launcher_starts(
-    module: str, args: list[str], expected: str
+    module: str, args: list[str], package: str
 ) -> None:
-    assert program_package(agent_identity(python_module=module, args=args).config) == expected
+    assert program_package(agent_identity(python_module=module, args=args).config) == package
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
         ((), set()),
-        (("LEVEL", "XWANDB_A"), set()),
+        (("LEVEL", "XWANDB_A"), set()),  # no name begins with the prefix of a tracker
         (("WANDB_API_KEY",), {"WANDB_RUN_ID", "WANDB_RESUME"}),
         (("COMET_API_KEY",), {"COMET_EXPERIMENT_KEY", "COMET_RESUME_STRATEGY"}),
         (("NEPTUNE_PROJECT",), {"NEPTUNE_CUSTOM_RUN_ID"}),
+        # A job that sets a variable of the tracker decides about all of them.
         (("WANDB_API_KEY", "WANDB_RUN_ID"), set()),
         (("WANDB_API_KEY", "WANDB_RESUME"), set()),
+        # MLflow would merge all runs of the program, so it gets a run only with `trackingRun: one`.
         (("MLFLOW_TRACKING_URI",), set()),
     ],
 )
@@ -131,18 +143,16 @@ def test_tracker_that_the_job_names_gets_one_run(
 
 def test_tracking_run_adds_mlflow_or_leaves_all_to_the_trackers() -> None:
     names = ("WANDB_API_KEY",)
-    one = run_variables("p", "digits_1", names, "one")
+    one = run_variables("p", "digits_1", names, tracking_run="one")
     assert set(one) == {
         "SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID",
         "WANDB_RUN_ID",
         "WANDB_RESUME",
     }
-    assert one == run_variables("p", "digits_1", names, "one")
-    assert (
-        one["SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"]
-        not in run_variables("p", "d", names, "one").values()
-    )
-    assert run_variables("p", "digits_1", names, "each") == {}
+    assert one == run_variables("p", "digits_1", names, tracking_run="one")
+    of_another_job = run_variables("p", "d", names, tracking_run="one")
+    assert one["SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"] not in of_another_job.values()
+    assert run_variables("p", "digits_1", names, tracking_run="each") == {}
 
 
 @given(st.text("abZ09_", min_size=1, max_size=120), st.text("abZ09_", min_size=1, max_size=120))
@@ -152,14 +162,11 @@ def test_run_is_valid_for_its_tracker_and_its_jobs_own(job_id: str, other: str) 
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,49}", variables["WANDB_RUN_ID"])
     assert re.fullmatch(r"[0-9a-f]{32,50}", variables["COMET_EXPERIMENT_KEY"])
     assert len(variables["NEPTUNE_CUSTOM_RUN_ID"]) <= 36
+    ids = {name for name in variables if not name.endswith(("_RESUME", "_RESUME_STRATEGY"))}
     for project, job in (("p", other), ("q", job_id)):
-        is_same = (project, job) == ("p", job_id)
+        is_same_job = (project, job) == ("p", job_id)
         run = run_variables(project, job, names)
-        assert all(
-            is_same is (run[name] == variables[name])
-            for name in variables
-            if not name.endswith(("RESUME", "RATEGY"))
-        )
+        assert all((run[name] == variables[name]) is is_same_job for name in ids)
 
 
 VALUES = st.text(max_size=3)

@@ -1,5 +1,8 @@
-"""Which processes get the signal: the topmost one of each branch that catches it, and
-no launcher.
+"""Which processes get the signal that asks a program to save: the topmost one of each branch of the
+process tree that catches it, and no launcher.
+
+A launcher, such as torchrun, starts the processes that train. Each process of a test prints "up"
+when it is ready.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ CATCHER = [PYTHON, "-c", f"{CATCH}; print('up', flush=True); {WAIT}"]
 DEAF = [PYTHON, "-c", f"print('up', flush=True); {WAIT}"]
 
 
-def starting(*children: list[str], first: str = "pass") -> list[str]:
+def command_that_starts(*children: list[str], first: str = "pass") -> list[str]:
     """Return the command line of a process that starts others after `first`."""
     started = f"ps = [s.Popen(c) for c in {children!r}]"
     return [
@@ -59,6 +62,7 @@ def start(request_: SaveRequest) -> Iterator[Callable[..., subprocess.Popen[byte
     def run(
         command: list[str], processes: int = 1, folder: Path | None = None
     ) -> subprocess.Popen[bytes]:
+        """Start a program, and wait until this number of its processes are ready."""
         env = request_.variables(in_container=False)
         program = subprocess.Popen(
             command, stdout=subprocess.PIPE, env=env, start_new_session=True, cwd=folder
@@ -82,7 +86,8 @@ def end(program: subprocess.Popen[bytes]) -> None:
         program.stdout.close()
 
 
-def caught(program: subprocess.Popen[bytes]) -> list[list[str]]:
+def catchers(program: subprocess.Popen[bytes]) -> list[list[str]]:
+    """Return the command lines of the processes that get the signal."""
     pids = find_catchers({program.pid}, signal.SIGUSR1)
     return [command_line(pid) for pid in pids]
 
@@ -97,7 +102,7 @@ def command_line(pid: int) -> list[str]:
         pytest.param(CATCHER, 1, [CATCHER], id="the program itself"),
         pytest.param(DEAF, 1, [], id="nobody: SIGUSR1 would end it"),
         pytest.param(
-            starting(CATCHER, CATCHER, DEAF),
+            command_that_starts(CATCHER, CATCHER, DEAF),
             4,
             [CATCHER, CATCHER],
             id="workers of a parent that is deaf",
@@ -114,14 +119,14 @@ def test_topmost_process_that_catches_the_signal_gets_it(
     processes: int,
     expected: list[list[str]],
 ) -> None:
-    assert caught(start(program, processes)) == expected
+    assert catchers(start(program, processes)) == expected
 
 
 def test_workers_of_a_process_that_catches_it_get_nothing(
     request_: SaveRequest, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    parent = starting(CATCHER, first=CATCH)
-    assert caught(start(parent, 2)) == [parent]
+    parent = command_that_starts(CATCHER, first=CATCH)
+    assert catchers(start(parent, 2)) == [parent]
 
 
 @pytest.mark.parametrize("name", ["torchrun", "accelerate", "mpirun"])
@@ -130,9 +135,9 @@ def test_launcher_is_passed_over_although_it_catches_the_signal(
 ) -> None:
     for children, expected in (([CATCHER], [CATCHER]), ([DEAF], [])):
         script = tmp_path / name
-        script.write_text(starting(*children, first=CATCH)[2])
+        script.write_text(command_that_starts(*children, first=CATCH)[2])
         program = start([PYTHON, str(script)], 2)
-        assert caught(program) == expected
+        assert catchers(program) == expected
         end(program)
 
 
@@ -152,31 +157,33 @@ def test_module_of_a_launcher_is_a_launcher(
     tmp_path: Path,
     module: str,
 ) -> None:
-    write_module(tmp_path, module, starting(CATCHER, first=CATCH)[2])
-    assert caught(start([PYTHON, "-u", "-m", module], 2, tmp_path)) == [CATCHER]
+    write_module(tmp_path, module, command_that_starts(CATCHER, first=CATCH)[2])
+    assert catchers(start([PYTHON, "-u", "-m", module], 2, tmp_path)) == [CATCHER]
 
 
 @pytest.mark.parametrize(
     ("command", "expected"),
-    [
+    [  # the interpreter and what it runs
         ("python3 train.py --strategy deepspeed", ["python3", "train.py"]),
         ("/usr/bin/python3.11 -u train.py torchrun", ["/usr/bin/python3.11", "train.py"]),
         ("python -m trainer.task --launcher ray", ["python", "trainer.task"]),
         ("python -um torch.distributed.run x.py", ["python", "torch.distributed.run"]),
-        ("python -X dev -W error -m accelerate.commands.launch", None),
-        ("python -Xtracemalloc=5 -m deepspeed.launcher.runner", None),
+        (
+            "python -X dev -W error -m accelerate.commands.launch",
+            ["python", "accelerate.commands.launch"],
+        ),
+        (
+            "python -Xtracemalloc=5 -m deepspeed.launcher.runner",
+            ["python", "deepspeed.launcher.runner"],
+        ),
         ("python -Wignore::m train.py torchrun", ["python", "train.py"]),
         ("python -c pass torchrun", ["python"]),
         ("mpirun -n 2 python train.py", ["mpirun"]),
         ("./train --backend mpirun", ["./train"]),
     ],
 )
-def test_only_what_a_command_runs_may_be_a_launcher(
-    command: str, expected: list[str] | None
-) -> None:
-    assert words_of_program(command.split()) == (
-        expected or ["python", command.rsplit(maxsplit=1)[-1]]
-    )
+def test_only_what_a_command_runs_may_be_a_launcher(command: str, expected: list[str]) -> None:
+    assert words_of_program(command.split()) == expected
 
 
 def test_trainer_with_a_launchers_name_among_its_arguments_gets_the_signal(
@@ -185,7 +192,7 @@ def test_trainer_with_a_launchers_name_among_its_arguments_gets_the_signal(
     script = tmp_path / "train.py"
     script.write_text(CATCHER[2])
     program = start([PYTHON, str(script), "--strategy", "deepspeed"], 1)
-    assert caught(program) == [[PYTHON, str(script), "--strategy", "deepspeed"]]
+    assert catchers(program) == [[PYTHON, str(script), "--strategy", "deepspeed"]]
 
 
 def test_horovods_worker_gets_the_signal_although_a_module_beside_the_launcher_runs_it(
@@ -194,7 +201,7 @@ def test_horovods_worker_gets_the_signal_although_a_module_beside_the_launcher_r
     """`horovod.run` starts its workers as `python -m horovod.runner.run_task`."""
     write_module(tmp_path, "horovod.runner.run_task", CATCHER[2])
     worker = [PYTHON, "-m", "horovod.runner.run_task"]
-    assert caught(start(worker, 1, tmp_path)) == [worker]
+    assert catchers(start(worker, 1, tmp_path)) == [worker]
 
 
 def write_module(folder: Path, module: str, code: str) -> None:
@@ -223,7 +230,12 @@ def write_module(folder: Path, module: str, code: str) -> None:
             [CATCHER],
             id="not the other end of a pipe",
         ),
-        pytest.param(starting(CATCHER), 2, [starting(CATCHER)], id="not the program's children"),
+        pytest.param(
+            command_that_starts(CATCHER),
+            2,
+            [command_that_starts(CATCHER)],
+            id="not the program's children",
+        ),
     ],
 )
 def test_signal_for_the_program_reaches_no_shell(

@@ -1,4 +1,10 @@
-"""Which source counts at each report, and what programs may send to the status server."""
+"""Which source counts at each report of a program's progress, and what programs may send to the
+status server.
+
+The sources, best first: what the program reports to the agent's status server (in the protocol of
+Kubeflow's Trainer), what it prints, and the summary events that it writes. A report has *points*:
+the share that is done, the step, and metrics.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +41,8 @@ class FakeEvents:
 
 
 class Bench:
+    """A collector with a clock, and the three sources of one program."""
+
     def __init__(self, work: Path) -> None:
         self.now = 0.0
         self.events = FakeEvents()
@@ -46,7 +54,7 @@ class Bench:
         self.collector.begin(IncarnationKey(1, incarnation), lambda: self.output)
 
     def minute(self) -> dict[str, tuple[float, str]]:
-        """Return the points of the next report."""
+        """Let a minute pass. Return the points of its report: name → value and source."""
         self.now += 60
         self.collector.read_events_if_needed()
         return {name: (value, source) for name, value, source in self.collector.points()}
@@ -109,7 +117,7 @@ def test_worse_source_replaces_a_silent_one_after_a_while(bench: Bench) -> None:
     bench.output = "step 11/100 loss 2.5\n"
     assert {source for _, source in bench.minute().values()} == {"reported"}
     bench.output = "step 12/100 loss 2.4\n"
-    assert bench.minute() == {}
+    assert bench.minute() == {}, "the better source may still report"
     bench.output = "step 13/100 loss 2.3\n"
     assert bench.minute()["step"] == (13, "printed")
     bench.report(14, current_step=14, total_steps=100, loss=2.2)
@@ -121,7 +129,7 @@ def test_summary_events_are_listed_only_while_nothing_else_has_metrics(bench: Be
     bench.minute()
     assert len(bench.events.calls) == 0
     for done in (20, 30):
-        bench.output = f"\r 10%|█ | {done}/100 [00:10<01:30, 1.0it/s, loss=0.{done}]"
+        bench.output = f"\r {done}%|█ | {done}/100 [00:10<01:30, 1.0it/s, loss=0.{done}]"
         bench.minute()
     assert len(bench.events.calls) == 0
     bench.events.reading = Reading(step=7, metrics={"epoch_loss": 0.25})
@@ -153,7 +161,8 @@ def test_next_incarnation_begins_without_the_output_of_the_last_one(bench: Bench
 def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
     names: set[str] = set()
     for number in range(20):
-        bench.report(number, **{f"metric{number}-{index}": 1.0 + number for index in range(100)})
+        new_metrics = {f"metric{number}-{index}": 1.0 + number for index in range(100)}
+        bench.report(number, **new_metrics)
         names |= {name for name in bench.minute() if name.startswith("metric/")}
     assert len(names) == METRICS_MAX
 
@@ -161,12 +170,12 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ({"progressPercentage": -1}, {}),
-        ({"progressPercentage": 101}, {}),
-        ({"progressPercentage": "NaN"}, {}),
-        ({"progressPercentage": True}, {}),
-        ({"progressPercentage": [1]}, {}),
-        ({"progressPercentage": 10**400}, {}),
+        ({"progressPercentage": -1}, set()),
+        ({"progressPercentage": 101}, set()),
+        ({"progressPercentage": "NaN"}, set()),
+        ({"progressPercentage": True}, set()),
+        ({"progressPercentage": [1]}, set()),
+        ({"progressPercentage": 10**400}, set()),
         (
             {
                 "metrics": [
@@ -174,7 +183,7 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
                     {"name": "total_steps", "value": "1"},
                 ]
             },
-            {},
+            set(),
         ),
         (
             {
@@ -186,7 +195,11 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
             {"step"},
         ),
         ({"metrics": [{"name": "a\x1b[2Jb", "value": "1"}, {"name": "", "value": "1"}]}, set()),
-        ({"metrics": [{"name": "a\nb" * 100, "value": "1"}]}, {"metric/a" + " ba" * 33}),
+        # A name is cut after 100 characters, and has no lines.
+        (
+            {"metrics": [{"name": "a\nb" * 100, "value": "1"}]},
+            {f"metric/{('a b' * 100)[:100]}"},
+        ),
         (
             {
                 "metrics": [
@@ -194,7 +207,7 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
                     for value in ("nan", "inf", "-inf", "1e999", "", "x")
                 ]
             },
-            {},
+            set(),
         ),
         ({"metrics": [{"name": "loss", "value": "1e999"}]}, {"not_finite/loss"}),
     ],
@@ -203,7 +216,7 @@ def test_hostile_report_shows_nothing_false(
     bench: Bench, status: object, expected: set[str]
 ) -> None:
     assert bench.post({"trainerStatus": status}) == 200
-    assert set(bench.minute()) == set(expected)
+    assert set(bench.minute()) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
-"""The preflight: seeded faults of machines are named, and healthy ones of all kinds are
-not blamed.
+"""The preflight, which examines a machine before a program starts on it: seeded faults are named,
+and healthy machines of all kinds are not blamed.
+
+Its facts are the output of `nvidia-smi` and the kernel's log, in which the NVIDIA driver reports
+errors as numbered *Xids*, and also the clock and the disk.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from trainmaster.agent.setup import preflight
 from trainmaster.agent.setup.preflight import SKEW_MAX_S, Preflight, describe_gpus, describe_xid
 from trainmaster.agent.workspace import Workspace
 
+# Of eight GPUs each: no memory errors, no replaced rows, and no such numbers.
 ZEROES: Final = "".join(f"{gpu}, 0\n" for gpu in range(8))
 ROWS: Final = "".join(f"00000000:{gpu:02X}:00.0, 0, 0\n" for gpu in range(4, 12))
 NOT_AVAILABLE: Final = "".join(f"{gpu}, [N/A]\n" for gpu in range(8))
@@ -155,12 +159,16 @@ def test_xid_of_failed_hardware_is_named_with_its_gpu(xid: int) -> None:
 
 
 class Machine:
-    """A machine with programs and a clock, whose second reading may differ from the first."""
+    """A machine with programs and a clock, whose second reading may differ from the first.
+
+    It is also its metadata server, which knows the right time.
+    """
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.environ = {"PATH": f"{folder}{os.pathsep}{os.defpath}"}
         self.folder, self.pauses = folder, list[float]()
         self.skews_s: Iterator[float] = itertools.repeat(0.0)
+        """How far the machine's clock is ahead at each reading."""
         self.config = agent_identity(**{"preflight": "on", "gpus": 8, **config}).config
         self.is_reachable = True
         self.install("nvidia-smi", "exit 9")
@@ -213,6 +221,7 @@ def test_four_faults_are_named_together(machine: Machine, monkeypatch: pytest.Mo
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
+    # The clock's difference is rounded, and the reading takes a moment.
     assert set(machine.examine().replace("96 s", "95 s").split("; ")) == {
         "2 of 8 GPUs answer",
         "Xid (PCI:0000:04:00): 79, pid=2142, name=python3, GPU has fallen off the bus",

@@ -1,6 +1,8 @@
-"""What a VM's last job has left in its container engines is gone, or named.
+"""What a VM's last job has left in its container engines is gone before the next job of the VM, or
+it is a finding: a text that names it, and for which the VM is replaced.
 
-The engine is a stand-in: its objects are files in the folders `container`, `volume` and `network`.
+What the engine had before the first job is of the VM's image, and stays. The engine is a stand-in:
+its objects are files in the folders `container`, `volume` and `network`.
 `tests/integration/containers/test_left_objects.py` does the same on a real one.
 """
 
@@ -39,6 +41,10 @@ esac
 """
 
 
+PREDEFINED = {"bridge", "host", "none"}
+"""The networks that every engine has."""
+
+
 class StandIn:
     """An engine whose objects are files."""
 
@@ -46,7 +52,7 @@ class StandIn:
         self.folder = folder
         for kind in KINDS:
             (folder / "objects" / kind).mkdir(parents=True)
-        for network in ("bridge", "host", "none"):
+        for network in PREDEFINED:
             self.make("network", network)
         program = folder / "docker"
         program.write_text(ENGINE)
@@ -60,10 +66,11 @@ class StandIn:
         return {path.name for path in (self.folder / "objects").glob("*/*")}
 
     def stop(self) -> None:
+        """Let the engine answer no call until it is started."""
         (self.folder / "stopped").touch()
 
-
-PREDEFINED = {"bridge", "host", "none"}
+    def start(self) -> None:
+        (self.folder / "stopped").unlink()
 
 
 @pytest.fixture
@@ -79,6 +86,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def leave_all(docker: StandIn) -> None:
+    """Leave one container, one volume and one network, as a job does."""
     for kind in KINDS:
         docker.make(kind, f"left-{kind}")
 
@@ -121,7 +129,7 @@ def test_engine_that_the_first_job_has_installed_had_nothing(
     assert docker.names() == PREDEFINED
 
 
-UNKNOWN = [
+ORIGIN_UNKNOWN = [
     f"it is not known whether the {kind} left-{kind} is of the last job"
     for kind in ("volume", "network")
 ]
@@ -134,9 +142,9 @@ def test_volumes_and_networks_stay_and_are_findings_if_it_is_not_known_what_the_
     if is_remembered:
         docker.stop()
         remember_first_objects(workspace, [docker.engine])
-        (docker.folder / "stopped").unlink()
+        docker.start()
     leave_all(docker)
-    assert remove_left_objects(workspace, [docker.engine]) == (1, UNKNOWN)
+    assert remove_left_objects(workspace, [docker.engine]) == (1, ORIGIN_UNKNOWN)
     assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
 
 
@@ -148,7 +156,7 @@ def test_damaged_record_says_nothing_of_what_the_image_has(
 ) -> None:
     (workspace.work / FIRST_OBJECTS).write_text(record)
     leave_all(docker)
-    assert remove_left_objects(workspace, [docker.engine]) == (1, UNKNOWN)
+    assert remove_left_objects(workspace, [docker.engine]) == (1, ORIGIN_UNKNOWN)
     assert docker.names() == PREDEFINED | {"left-volume", "left-network"}
 
 

@@ -1,4 +1,9 @@
-"""The monitor's thread, with an interval of a fraction of a second."""
+"""The thread that measures the use of the machine and reports it to Cloud Monitoring, with an
+interval of a fraction of a second.
+
+A report has one point of each time series. The key, of the program that runs, is None before the
+first program.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,7 @@ class Bench:
         self.bodies: list[dict[str, Any]] = []
         self.lines: list[str] = []
         self.missing: list[tuple[int, str]] = []
+        """Number of reports that were not sent, and why."""
         self.errors: list[Exception] = []
         """Raised by the next posts."""
         self.key: IncarnationKey | None = IncarnationKey(2, 1)
@@ -90,9 +96,7 @@ def bench() -> Iterator[Bench]:
 def test_report_has_a_point_for_each_series(bench: Bench) -> None:
     bench.start(0.2)
     eventually(lambda: len(bench.bodies) >= 2)
-    series = {
-        each_series["metric"]["type"]: each_series for each_series in bench.bodies[0]["timeSeries"]
-    }
+    series = {entry["metric"]["type"]: entry for entry in bench.bodies[0]["timeSeries"]}
     assert {name.partition("/training/")[2] for name in series} == {
         "cpu/utilization",
         "memory/utilization",
@@ -100,7 +104,7 @@ def test_report_has_a_point_for_each_series(bench: Bench) -> None:
         "network/received_bytes_count",
         "network/sent_bytes_count",
     }
-    assert all(len(each_series["points"]) == 1 for each_series in series.values())
+    assert all(len(entry["points"]) == 1 for entry in series.values())
     assert series[CPU]["metric"]["labels"] == {
         "attempt": "2",
         "generation": "1",
