@@ -4,6 +4,9 @@ can spare.
 The members of a job start together, in a round. While the next round is held, all wait for it. An
 elastic job begins a round although VMs of some members are missing, if enough members are left and
 the primary is one of them. The round goes `without` the others, which are spare.
+
+Decisions are written as the number of the rule, the action and the reason:
+`0 begin_round round_begins`.
 """
 
 from __future__ import annotations

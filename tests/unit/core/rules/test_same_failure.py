@@ -1,5 +1,8 @@
 """Rule 8: a program that fails twice in the same way, soon after its start, has a bug, and its
 job fails. A failure that another try may repair is restarted.
+
+Decisions are written as the number of the rule, the action and the reason:
+`503 try again`.
 """
 
 from __future__ import annotations

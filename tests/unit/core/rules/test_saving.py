@@ -2,6 +2,9 @@
 end of a program that was asked to save uses no budget of restarts.
 
 A gang is the members of a job that train and restart together. A round is one common start of them.
+
+Decisions are written as the number of the rule, the action and the reason:
+`4 save_round members_save`.
 """
 
 from __future__ import annotations

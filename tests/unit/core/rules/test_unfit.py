@@ -2,6 +2,9 @@
 end.
 
 A preflight is a short test of a VM, such as of its GPUs, before a program runs on it.
+
+Decisions are written as the number of the rule, the action and the reason:
+`4 replace_vm unfit`.
 """
 
 from __future__ import annotations
