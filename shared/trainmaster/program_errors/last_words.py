@@ -31,11 +31,18 @@ TRAILERS = (
     Trailer("absl, glog: the same", re.compile(r"[IW]\d{4} \d\d:\d\d:")),
     Trailer("TensorFlow: the same", re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] ")),
     Trailer("Python's warnings", re.compile(r"(?:\S+:\d+: )?\w*Warning: ")),
-    Trailer("torchrun, about its ranks", re.compile(r"[WE]\d{4} .{0,60}torch/distributed/")),
+    Trailer(
+        "torchrun, about its ranks: from PyTorch 2.2 on, 2.1, and before",
+        re.compile(
+            r"[WE]\d{4} \S+ +\d+ (?:\S*torch/distributed/\S*|api\.py):\d+\]"
+            r"|\[[\d\-:, ]+\] torch\.distributed\."
+            r"|(?:WARNING|ERROR):torch\.distributed\."
+        ),
+    ),
     Trailer(
         "shells: traps of EXIT and ERR, without those that failed themselves",
         re.compile(
-            r"(?!.*(?:fail|cannot|denied|no such|not found))(?:\S{1,80}: )?\W{0,8}"
+            r"(?!.*(?:fail|cannot|denied|no such|not found))(?:\S{1,300}: )?\W{0,8}"
             r"(?:clean(?:ing|ed)?[ -]?up\b|(?:done|finished|exiting|(?:good ?)?bye)\W*$"
             r"|exit(?:ed|ing)? (?:with )?(?:code|status)\b"
             r"|error (?:occurred )?(?:on|at|in|near) line \d+\W*$"

@@ -7,6 +7,7 @@ import pytest
 from trainmaster.program_errors.last_words import closing_line, last_words
 
 CAUSE = "train.py: error: unrecognized arguments: --epoch"
+PACKAGES = "/home/trainer/environments/python3.11/lib/python3.11/site-packages/"
 TORCHRUN = """W1130 19:31:50.123000 28550 torch/distributed/elastic/api.py:1015] Sending
 E1130 19:31:50.223000 28550 torch/distributed/elastic/api.py:984] failed (exitcode: 2)
 Traceback (most recent call last):
@@ -31,6 +32,15 @@ TRAILERS = {
     "warning": "/app/train.py:3: UserWarning: deprecated\n  warnings.warn('deprecated')\n",
     "resource_tracker": "UserWarning: resource_tracker: There appear to be 1 leaked objects\n",
     "torchrun": TORCHRUN,
+    "torchrun of a system's Python": TORCHRUN.replace(
+        "torch/distributed", f"{PACKAGES}torch/distributed"
+    ),
+    "torchrun, a file without its folder": TORCHRUN.replace("torch/distributed/elastic/", ""),
+    "torchrun of PyTorch 2.1": "[2026-11-30 19:31:50,123] torch.distributed.elastic.api:"
+    " [ERROR] failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python\n",
+    "torchrun of PyTorch 1": "ERROR:torch.distributed.elastic.api:failed (exitcode: 1)"
+    " local_rank: 0 (pid: 7) of binary: python\n",
+    "trap of a script in a deep folder": f"{PACKAGES * 2}run.sh: cleaning up\n",
     "accelerate": 'Traceback (most recent call last):\n  File "/bin/accelerate", line 7, in f\n'
     "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 2.\n",
     "trap": "cleaning up\n",
