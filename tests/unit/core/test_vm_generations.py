@@ -5,6 +5,8 @@ counts, above all of them: so it writes one document, whatever the number of rep
 
 Decisions are written as the number of the rule, the action and the reason:
 `1 ignore outdated`.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

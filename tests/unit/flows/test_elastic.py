@@ -5,6 +5,9 @@ The members of such a job start together, in a round. When one of them ends, the
 all others are stopped, and wait until it begins. An elastic job begins it without members that have
 no VMs, if the primary and `minReplicas` in all are left. When such a member is ready, all programs
 are asked to save, and the round after that has it.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. An attempt is
+one execution of the whole job.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Shortly before a job has cost that much, all its programs are asked to save; then it is cancelled. A
 reserve pays for the save and for the end of the VMs. Without a control plane, Compute Engine
 deletes each VM at its time limit, the fuse.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. The ledger
+has the events of a job and the decisions about them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The primary and the parameter servers are required: the job runs as soon as they do. Workers are
 optional, and are added while the job runs. Requests for their VMs are repeated after a backoff.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

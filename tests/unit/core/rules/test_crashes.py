@@ -5,6 +5,8 @@
 
 Decisions are written as the number of the rule, the action and the reason:
 `8 fail_job same_failure_again`.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

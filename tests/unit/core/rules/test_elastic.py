@@ -7,6 +7,9 @@ the primary is one of them. The round goes `without` the others, which are spare
 
 Decisions are written as the number of the rule, the action and the reason:
 `0 begin_round round_begins`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it. The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations

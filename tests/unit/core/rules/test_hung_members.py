@@ -6,6 +6,8 @@ of its own, and is charged.
 
 Decisions are written as the number of the rule, the action and the reason:
 `8 fail_job exit_policy`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ that counts, so that VMs in the zone before no longer count.
 
 Decisions are written as the number of the rule, the action and the reason:
 `0 accept_job accepted`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it.
 """
 
 from __future__ import annotations

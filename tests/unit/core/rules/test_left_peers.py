@@ -10,6 +10,8 @@ while the launcher waits for those of other members.
 
 Decisions are written as the number of the rule, the action and the reason:
 `8 fail_job same_failure_again`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

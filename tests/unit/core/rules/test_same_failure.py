@@ -2,7 +2,9 @@
 job fails. A failure that another try may repair is restarted.
 
 Decisions are written as the number of the rule, the action and the reason:
-`503 try again`.
+`8 fail_job same_failure_again`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ A gang is the members of a job that train and restart together. A round is one c
 
 Decisions are written as the number of the rule, the action and the reason:
 `4 save_round members_save`.
+
+An incarnation is one execution of a replica's program. A directive is an order to the agent of a
+VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations

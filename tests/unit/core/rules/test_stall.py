@@ -1,5 +1,7 @@
 """Rule 10 for stalls: the program printed nothing for the job's stallTimeout, so the agent ended
 it.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ end.
 
 Decisions are written as the number of the rule, the action and the reason:
 `4 replace_vm preemption`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it. The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations
