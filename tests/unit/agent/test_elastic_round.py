@@ -2,6 +2,9 @@
 
 An elastic job trains on with fewer members when it gets no VMs for the others. All members of a
 round start together; a *rank* is the number of a member of the whole job, from 0.
+
+An incarnation is one execution of a replica's program. A directive is an order to the agent of a
+VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How each action changes the stored state.
 
 Incarnations (starts of a program), VM generations (VMs of a replica), rounds (common runs of the
-members of a synchronous job) and attempts (runs of the whole job) count from 1. A change has
-effects: messages that are published after its commit.
+members of a synchronous job) and attempts (runs of the whole job) count from 1. An action names a
+replica with its attempt: "1-worker-0". A change has effects: messages that are published after its
+commit. Replicas of `alone.a_state` are judged each alone, those of `jobs.a_state` together.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The agent of a VM writes its heartbeat, a time, into a guest attribute, and each minute a point of a
 series to Cloud Monitoring. Points of all VMs are read at once, heartbeats of one VM at a time, only
 if its series has ended. `watched` are the replicas that may be lost, with their VMs.
+
+A round is one common start of all members of a job. An incarnation is one execution of a replica's
+program.
 """
 
 from __future__ import annotations

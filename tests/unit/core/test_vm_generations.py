@@ -2,6 +2,11 @@
 
 They count from 1. A job that moves to another zone raises the floor, the lowest generation that
 counts, above all of them: so it writes one document, whatever the number of replicas.
+
+Decisions are written as the number of the rule, the action and the reason:
+`1 ignore outdated`.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 An insert requests all VMs of one role in one zone. A job whose insert fails moves to another zone
 with all its VMs; the generations of those VMs are greater than any that it has used.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. An attempt is
+one execution of the whole job.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ The members of such a job start together, in a round. When one of them ends, the
 all others are stopped, and wait until it begins. An elastic job begins it without members that have
 no VMs, if the primary and `minReplicas` in all are left. When such a member is ready, all programs
 are asked to save, and the round after that has it.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. An attempt is
+one execution of the whole job.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def start(least: int = 2, **options: Any) -> World:
 
 
 def lose(world: World, *lost: Any) -> None:
-    """Google preempts the VMs, and has no others."""
+    """Google preempts the VMs, and has no others in this zone."""
     world.fleet.capacity[A] = len(world.vms) - len(lost)
     for replica_id in lost:
         vm = world.vm(replica_id)
@@ -78,6 +81,7 @@ def charges(world: World) -> list[int]:
     return [*used, world.job.budgets.reruns_used]
 
 
+WORKER_0_PAYS = [0, 1, 0, 0]
 FREE = [0, 0, 0, 0]
 
 
@@ -199,15 +203,15 @@ def test_members_that_the_primary_does_not_reach_get_a_directive() -> None:
 def test_further_growth_waits_ten_minutes() -> None:
     world = start()
     pass_minutes(world, 11)  # a later loss is no early one
-    for lost, waits, expected in ((WORKER_1, False, 3), (WORKER_0, True, 5)):
+    for lost, is_second_growth, expected_round in ((WORKER_1, False, 3), (WORKER_0, True, 5)):
         lose(world, lost)
         grow(world)
-        if waits:
+        if is_second_growth:
             assert directive(world, CHIEF).action is DirectiveAction.RUN
             pass_minutes(world, int(GROWTH_MIN.total_seconds()) // 60)
         assert directive(world, CHIEF).action is DirectiveAction.SAVE
         save(world)
-        assert running(world) == (expected, [])
+        assert running(world) == (expected_round, [])
 
 
 def test_without_save_on_notice_a_member_joins_when_a_round_begins_anyway() -> None:
@@ -218,7 +222,7 @@ def test_without_save_on_notice_a_member_joins_when_a_round_begins_anyway() -> N
     world.exit_program(WORKER_0, 1)
     world.deliver()
     assert running(world) == (3, [])
-    assert charges(world) == [0, 1, 0, 0]
+    assert charges(world) == WORKER_0_PAYS
 
 
 def test_vm_that_boots_and_does_not_report_is_waited_for_five_minutes() -> None:
@@ -290,7 +294,7 @@ def test_member_that_fails_while_short_pays_and_the_next_round_is_short_too() ->
     world.exit_program(WORKER_0, 1)
     world.deliver()
     assert running(world) == (3, ["worker-1"])
-    assert charges(world) == [0, 1, 0, 0]
+    assert charges(world) == WORKER_0_PAYS
 
 
 def test_loss_of_a_vm_that_has_not_joined_changes_no_round_and_excuses_no_failure() -> None:
@@ -306,7 +310,7 @@ def test_loss_of_a_vm_that_has_not_joined_changes_no_round_and_excuses_no_failur
     assert running(world) == (2, ["worker-1"])
     world.exit_program(WORKER_0, 1)
     world.deliver()
-    assert charges(world) == [0, 1, 0, 0]
+    assert charges(world) == WORKER_0_PAYS
     assert (world.job.zone, world.job.attempt) == (A, 1)
 
 

@@ -1,4 +1,8 @@
-"""Calls of the store per event: one read and one commit, and one more where the rules need more."""
+"""Calls of the store per event: one read and one commit, and one more where the rules need more.
+
+A round is one common start of all members of a job. A gang is the members of a job that start
+together.
+"""
 
 from __future__ import annotations
 

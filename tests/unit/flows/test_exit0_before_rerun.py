@@ -1,4 +1,7 @@
-"""The primary exits 0, and the job is rerun for another cause before that is reported."""
+"""The primary exits 0, and the job is rerun for another cause before that is reported.
+
+An attempt is one execution of the whole job.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Where an organisation policy forbids guest attributes, the heartbeats that agents write there
 cannot be read. Whether a VM hangs then follows from the points that its agent writes to Cloud
 Monitoring: later than from heartbeats, and never for all VMs at once.
+
+The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations

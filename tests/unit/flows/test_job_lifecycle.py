@@ -3,6 +3,10 @@
 The members of the job, a chief and two workers, start together, in a round. When one of them ends,
 the next round is held: the others are stopped, and wait until all are ready. Then a verdict says
 whose failure it was. Restarts of a program are incarnations, runs of the whole job attempts.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. The
+generation of a VM tells it from earlier VMs of the same replica. The ledger has the events of a job
+and the decisions about them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The tests of kept machines can fail: each row of decision 214 with its defence removed.
+"""The tests of kept machines can fail: each row of the table in
+docs/decisions/0214-warm-machines.md with its defence removed.
 
 A defence is a part of the product, which a function here replaces for one run of a test. Jobs that
 keep machines, their sets, holders and tenures are explained in `tests.support.kept_jobs`.
@@ -10,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -282,135 +283,149 @@ def rows_of(scenario: Callable[..., object], *cases: str) -> list[dict[str, Any]
     ]
 
 
-def items(scenario: Callable[..., object], *names: str) -> list[tuple[Any, ...]]:
-    """Return the rows of the table below for a scenario with one row per property."""
+class Case(NamedTuple):
+    """A defence, and a test that fails without it."""
+
+    remove_defence: RemoveDefence
+    scenario: Callable[..., object]
+    row: dict[str, Any] | None = None
+    """Arguments of the test, if it is parametrized."""
+
+
+def items(scenario: Callable[..., object], *names: str) -> list[Case]:
+    """Return the cases of a scenario with one row per property that is compared."""
     pairs = zip(names, rows_of(scenario), strict=True)
-    return [(without_item(name), scenario, row) for name, row in pairs]
+    return [Case(without_item(name), scenario, row) for name, row in pairs]
 
 
-def others(*defences: RemoveDefence) -> list[tuple[Any, ...]]:
-    """Return the rows of the table below for jobs of another kind: one defence for each."""
+def others(*defences: RemoveDefence) -> list[Case]:
+    """Return the cases of jobs of another kind: one defence for each."""
     scenario = fit_tests.test_job_of_another_kind_starts_cold_and_says_why
     pairs = zip(defences, rows_of(scenario), strict=True)
-    return [(defence, scenario, row) for defence, row in pairs]
+    return [Case(defence, scenario, row) for defence, row in pairs]
 
 
-def machines(defence: RemoveDefence, *cases: str) -> list[tuple[Any, ...]]:
+def machines(defence: RemoveDefence, *ids: str) -> list[Case]:
+    """Return the cases of jobs whose machines differ, with these ids."""
     scenario = fit_tests.test_machines_that_differ_do_not_fit
-    return [(defence, scenario, row) for row in rows_of(scenario, *cases)]
+    return [Case(defence, scenario, row) for row in rows_of(scenario, *ids)]
 
 
-BROKEN: Final[list[tuple[Any, ...]]] = [
-    (
+CASES: Final = [
+    Case(
         commit_whatever_the_set_is,
         races.test_two_jobs_take_at_once_one_wins_and_the_other_starts_cold,
     ),
-    (commit_whatever_the_set_is, races.test_take_and_deadline_at_once_one_wins),
-    (let_earlier_holders_act, races.test_late_delivery_of_the_old_holder_changes_nothing),
-    (
+    Case(commit_whatever_the_set_is, races.test_take_and_deadline_at_once_one_wins),
+    Case(let_earlier_holders_act, races.test_late_delivery_of_the_old_holder_changes_nothing),
+    Case(
         let_earlier_holders_act,
         races.test_delivery_that_read_the_old_holder_running_leaves_the_next_holder_alone,
     ),
-    (
+    Case(
         find_no_holder,
         races.test_function_dies_after_the_end_the_sweep_finds_the_holder,
     ),
-    (
+    Case(
         find_no_holder,
         races.test_function_dies_after_the_take_the_sweep_hands_the_vms_over,
     ),
-    (
+    Case(
         hand_over_to_the_ended,
         races.test_job_that_ends_before_its_take_is_written_keeps_the_idle_vms,
     ),
-    (take_unlisted, story.test_vm_lost_while_kept_is_created_by_the_next_job),
-    (take_unlisted, story.test_all_vms_lost_while_kept_the_next_job_starts_cold),
-    (
+    Case(take_unlisted, story.test_vm_lost_while_kept_is_created_by_the_next_job),
+    Case(take_unlisted, story.test_all_vms_lost_while_kept_the_next_job_starts_cold),
+    Case(
         forget_what_is_pending,
         story.test_set_whose_vms_are_all_lost_while_kept_is_released_by_the_sweep,
     ),
-    (store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
-    (
+    Case(store_no_instance_id, races.test_vm_that_dies_at_the_take_is_lost_free_of_charge),
+    Case(
         look_for_no_lost_vms,
         losses.test_loss_before_the_end_is_committed_is_not_kept,
         {"fields": losses.SERVERS},
     ),
-    (
+    Case(
         look_at_the_job_once,
         losses.test_end_before_the_loss_is_committed_keeps_the_others,
         {"fields": losses.SERVERS},
     ),
-    (
+    Case(
         judge_no_loss_of_kept_vms,
         losses.test_loss_after_the_end_keeps_the_others,
         {"fields": {}},
     ),
-    (
+    Case(
         judge_no_fault_of_kept_vms,
         losses.test_fault_that_is_reported_after_the_end_keeps_the_others,
         {"fields": {}, "cause": "unfit", "tail": "", "words": "failed the preflight"},
     ),
-    (
+    Case(
         look_at_the_job_once,
         losses.test_vm_that_is_lost_after_its_program_has_completed_is_not_kept,
         {"fields": losses.SERVERS, "is_end_first": True},
     ),
-    (
+    Case(
         look_at_the_job_once,
         losses.test_end_before_a_fault_is_committed_keeps_the_others,
         {"fields": losses.SERVERS},
     ),
     *(
-        (keep_what_may_be_faulty, fit_tests.test_which_ends_keep_machines, row)
+        Case(keep_what_may_be_faulty, fit_tests.test_which_ends_keep_machines, row)
         for row in rows_of(fit_tests.test_which_ends_keep_machines, "machines")
     ),
-    (keep_for_anyone, fit_tests.test_machines_of_an_unknown_submitter_are_not_kept),
+    Case(keep_for_anyone, fit_tests.test_machines_of_an_unknown_submitter_are_not_kept),
     *others(say_no_reason, say_no_reason, say_no_reason),
     *others(without_item("the submitter"), keep_for_anyone, without_item("the runtime")),
-    (look_for_no_lost_vms, losses.test_machine_that_stops_while_kept_is_kept_no_longer),
-    (trust_old_heartbeats, story.test_silent_agents_are_not_taken),
-    (
+    Case(look_for_no_lost_vms, losses.test_machine_that_stops_while_kept_is_kept_no_longer),
+    Case(trust_old_heartbeats, story.test_silent_agents_are_not_taken),
+    Case(
         wait_as_for_new_vms,
         story.test_agent_that_hangs_after_the_take_is_replaced_after_three_minutes,
     ),
-    (accept_any_audience, secret.test_token_from_before_the_take_is_refused),
+    Case(accept_any_audience, secret.test_token_from_before_the_take_is_refused),
     *items(
         fit_tests.test_machines_with_other_access_do_not_fit,
         "the service account",
         "the network",
         "the encryption key",
     ),
-    (without_item("the submitter"), fit_tests.test_verified_and_unverified_owners_share_nothing),
-    (without_item("the boot image"), fit_tests.test_machines_with_another_boot_image_do_not_fit),
+    Case(
+        without_item("the submitter"), fit_tests.test_verified_and_unverified_owners_share_nothing
+    ),
+    Case(
+        without_item("the boot image"), fit_tests.test_machines_with_another_boot_image_do_not_fit
+    ),
     *machines(without_machine_words("machine type", _words_without_type), "machine"),
     *machines(without_machine_words("GPUs", _words_without_gpus), "GPU"),
     *machines(without_machine_words("disk", _words_without_disk), "disk size", "disk type"),
     *machines(without_machine_words("price", _words_without_price), "Spot", "reservation"),
-    (release_never, story.test_idle_machines_make_room_for_a_job_that_cannot_use_them),
-    (release_never, story.test_stockout_of_another_job_releases_machines_of_the_same_kind),
-    (
+    Case(release_never, story.test_idle_machines_make_room_for_a_job_that_cannot_use_them),
+    Case(release_never, story.test_stockout_of_another_job_releases_machines_of_the_same_kind),
+    Case(
         release_before_the_admission,
         story.test_limit_equal_to_the_set_admits_the_next_job_into_its_room,
     ),
-    (order_directives_without_tenure, races.test_restored_database_deletes_the_later_vms),
-    (see_no_later_holder, races.test_restored_database_deletes_the_later_vms),
-    (see_no_later_holder, races.test_vm_of_a_later_holder_is_not_taken),
-    (
+    Case(order_directives_without_tenure, races.test_restored_database_deletes_the_later_vms),
+    Case(see_no_later_holder, races.test_restored_database_deletes_the_later_vms),
+    Case(see_no_later_holder, races.test_vm_of_a_later_holder_is_not_taken),
+    Case(
         own_vms_of_other_sets,
         races.test_vms_from_before_a_restore_are_orphans_if_their_job_took_others_since,
     ),
-    (add_no_day, fit_tests.test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none),
-    (ignore_the_fuse, fit_tests.test_chain_ends_after_a_day),
-    (release_early, races.test_release_that_comes_early_is_not_recorded),
-    (
+    Case(add_no_day, fit_tests.test_vms_live_a_day_longer_than_those_of_a_job_that_keeps_none),
+    Case(ignore_the_fuse, fit_tests.test_chain_ends_after_a_day),
+    Case(release_early, races.test_release_that_comes_early_is_not_recorded),
+    Case(
         read_the_clock_first,
         races.test_function_that_is_suspended_before_it_reads_decides_later,
     ),
 ]
-"""Defence, the test that needs it, and the row of a parametrized test."""
 
 
 def run(scenario: Callable[..., object], row: dict[str, Any], patch: Patch) -> None:
+    """Run a test with its arguments, as pytest does with its fixtures."""
     parameters = inspect.signature(scenario).parameters
     fixtures: dict[str, Callable[[], World | Patch]] = {
         "first": a_keeping_job,
@@ -421,16 +436,18 @@ def run(scenario: Callable[..., object], row: dict[str, Any], patch: Patch) -> N
 
 
 @pytest.mark.parametrize(
-    "case", BROKEN, ids=[f"{case[0].__name__}: {case[1].__name__[5:]}" for case in BROKEN]
+    "case",
+    CASES,
+    ids=[
+        f"{case.remove_defence.__name__}: {case.scenario.__name__.removeprefix('test_')}"
+        for case in CASES
+    ],
 )
-def test_scenario_fails_without_the_defence(
-    case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remove_defence, scenario, *rows = case
-    row = rows[0] if rows else {}
+def test_scenario_fails_without_the_defence(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = case.row or {}
     with monkeypatch.context() as patch:
-        run(scenario, row, patch)
+        run(case.scenario, row, patch)
     with monkeypatch.context() as patch:
-        remove_defence(patch)
+        case.remove_defence(patch)
         with pytest.raises(AssertionError):
-            run(scenario, row, patch)
+            run(case.scenario, row, patch)

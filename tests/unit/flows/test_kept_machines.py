@@ -6,6 +6,10 @@ Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`.
     test_kept_machines_losses    machines that are lost or faulty near the end of their job
     test_kept_machines_races     what happens late, twice or at the same time
     test_kept_machines_secret    tokens of the present and of the last job of a machine
+
+The tenure of kept machines grows each time another job gets them. A directive is an order to the
+agent of a VM: to run the program, to hold, or to stop. The ledger has the events of a job and the
+decisions about them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 the faulty machine is not kept, the others are.
 
 Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

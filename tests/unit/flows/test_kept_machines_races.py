@@ -1,6 +1,9 @@
 """Kept machines when things happen late, twice, at the same time, or from before a restore.
 
 Jobs, machine sets and their holders are explained in `tests.support.kept_jobs`.
+
+The tenure of kept machines grows each time another job gets them. A directive is an order to the
+agent of a VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ may still run there.
 
 A job moves to another zone if its zone has no capacity. A round is a common start of its members;
 after the end of one of them, the next round is held until all are ready.
+
+A gang is the members of a job that start together.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Shortly before a job has cost that much, all its programs are asked to save; then it is cancelled. A
 reserve pays for the save and for the end of the VMs. Without a control plane, Compute Engine
 deletes each VM at its time limit, the fuse.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop. The ledger
+has the events of a job and the decisions about them.
 """
 
 from __future__ import annotations
@@ -96,10 +99,17 @@ def prices_of(cap: Cap) -> dict[bool, float]:
     return {rate.bought == Spot().kind: float(rate.per_hour) for rate in cap.rates}
 
 
+def priced_world(fleet: BilledFleet | None = None) -> World:
+    """Return a world whose price list is a day old."""
+    return World(
+        fleet=fleet or BilledFleet(), prices=price_list(), now=FETCHED_AT + timedelta(days=1)
+    )
+
+
 def a_world(**extension: object) -> tuple[World, BilledFleet]:
     """Return a job with these fields of its section `trainmaster`, and its fleet."""
     fleet = BilledFleet()
-    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world = priced_world(fleet)
     world.submit({**a_spec(), "trainmaster": extension})
     world.deliver()
     if cap := world.job.plan.limits.cap:
@@ -123,7 +133,8 @@ def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None
     while not world.has_ended:
         next_minute(world)
     assert (world.state, world.vms) == ("CANCELLED", ())
-    assert 2 - cap.per_hour * 2 * COST_RESERVE_S / 3600 < fleet.bill <= 2
+    reserve = cap.per_hour * COST_RESERVE_S / 3600
+    assert 2 - 2 * reserve < fleet.bill <= 2
     (last,) = [entry for entry in world.ledger if entry.decision.reason is Reason.MAX_COST]
     assert last.decision.text.endswith(" USD of its maxCost, 2 USD: it is cancelled.")
     assert "maximum allowed cost of 2 USD" in (world.job.error_message or "")
@@ -190,11 +201,9 @@ def test_vm_that_replaces_another_can_run_only_for_the_rest() -> None:
         next_minute(world)
     fleet.vanish(vm_name(world.job_id, WORKER_1))
     next_minute(world)
-    assert (
-        fleet.lifetimes[-1]
-        == int((2 - cap.spent) / cap.per_hour * 3600) + FUSE_SLACK_S
-        < fleet.lifetimes[0]
-    )
+    rest_s = int((2 - cap.spent) / cap.per_hour * 3600)
+    assert fleet.lifetimes[-1] == rest_s + FUSE_SLACK_S
+    assert fleet.lifetimes[-1] < fleet.lifetimes[0]
     assert spent_at_most(cap, world.ledger, world.now) > cap.spent > 1.5
     world.check()
 
@@ -225,7 +234,7 @@ class OneAfterAnother(BilledFleet):
 def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() -> None:
     """The delivery that records the stockout has created nothing itself."""
     fleet = OneAfterAnother()
-    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world = priced_world(fleet)
     world.submit({**a_spec(), "trainmaster": {"maxCost": "2 USD"}})
     world.deliver()
     cap = world.job.plan.limits.cap
@@ -273,7 +282,7 @@ def test_long_setup_counts_before_and_after_its_first_report() -> None:
 
 def test_waiting_for_capacity_costs_nothing() -> None:
     fleet = BilledFleet()
-    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world = priced_world(fleet)
     fleet.capacity = {f"us-central1-{letter}": 0 for letter in "abcdef"}
     world.submit({**a_spec(), "trainmaster": {"maxCost": "1 USD"}})
     world.deliver()
@@ -311,7 +320,7 @@ def test_cap_that_cannot_be_kept_is_refused(
 
 
 def test_cap_that_is_too_small_for_each_trial_is_refused() -> None:
-    world = World(prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world = priced_world()
     with pytest.raises(PermanentError, match="each of 100 trials has machines that cost"):
         world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "0.50 USD"}})
     world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "6 USD"}})
@@ -330,7 +339,7 @@ def test_trials_share_the_cap_of_their_job() -> None:
 def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, object]) -> World:
     """Return the world of a running job whose programs have just been asked to save."""
     fleet = BilledFleet()
-    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world = priced_world(fleet)
     world.submit({**spec, "trainmaster": {"maxCost": "2 USD", **extension}})
     world.deliver()
     cap = world.job.plan.limits.cap
@@ -342,11 +351,13 @@ def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, objec
     return world
 
 
-IDLE = (Reason.COST_CHECKED, Reason.READY)
+ROUTINE = (Reason.COST_CHECKED, Reason.READY)
 
 
 def reasons(world: World) -> list[Reason]:
-    return [entry.decision.reason for entry in world.ledger if entry.decision.reason not in IDLE]
+    """Return the reasons of all decisions but those that every job has."""
+    found = [entry.decision.reason for entry in world.ledger]
+    return [reason for reason in found if reason not in ROUTINE]
 
 
 def test_members_save_together_before_the_job_is_cancelled() -> None:

@@ -3,6 +3,8 @@ writes only the job's document and the other only its replica's.
 
 The ledger holds them in the order of the commits, not of the judgements, and gives the stored state
 all the same.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

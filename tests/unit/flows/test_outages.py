@@ -1,6 +1,8 @@
 """Ten minutes in which Google cannot be reached or refuses calls, while a job runs.
 
 No VM is lost, doubled or left behind, and the job goes on.
+
+The ledger has the events of a job and the decisions about them. An orphan is a VM without a job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Jobs that start before all of their VMs exist (`trainmaster.gang: false`), through the flows."""
+"""Jobs that start before all of their VMs exist (`trainmaster.gang: false`), through the flows.
+
+The primary and the parameter servers are required: the job runs as soon as they do. Workers are
+optional, and are added while the job runs. Requests for their VMs are repeated after a backoff.
+
+An attempt is one execution of the whole job.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +41,14 @@ def world() -> World:
 
 
 def start(world: World, capacity: int, **options: bool) -> None:
+    """Submit the job where the first zone has this number of VMs, and the second has enough."""
     world.fleet.capacity = {A: capacity, B: 99}
     world.submit(a_server_job(**options))
     world.deliver()
 
 
 def names(world: World) -> set[str]:
+    """Return the replicas that have a VM."""
     return {str(vm.replica_id) for vm in world.vms}
 
 

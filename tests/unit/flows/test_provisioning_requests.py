@@ -5,6 +5,9 @@ An event of a job orders something, such as another VM: its ledger entry is pend
 happened. The request names the entry. Its delivery takes the lease of the job, and does the work in
 cycles, each of which lists the VMs and executes steps. A delivery that meets the lease ends,
 because the holder does its work, too.
+
+An incarnation is one execution of a replica's program. A directive is an order to the agent of a
+VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations

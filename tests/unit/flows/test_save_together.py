@@ -4,6 +4,8 @@ that goes.
 A notice says that Google is about to take a VM. The agent there asks all members to save. It
 reports those that did not answer by their numbers, in the order of the cluster: the chief is 0,
 worker 0 is 1. Then the control plane asks these through the directives of their VMs.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Startup timeout: replicas whose agent never reports get another VM, and others do not."""
+"""Startup timeout: replicas whose agent never reports get another VM, and others do not.
+
+The generation of a VM tells it from earlier VMs of the same replica.
+"""
 
 from __future__ import annotations
 

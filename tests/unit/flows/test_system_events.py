@@ -1,4 +1,7 @@
-"""Entries of Compute's system-event audit log, through the flow of `maintenance`."""
+"""Entries of Compute's system-event audit log, through the flow of `maintenance`.
+
+The ledger has the events of a job and the decisions about them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Slices of several shapes as alternatives of one job, through the flows."""
+"""Slices of several shapes as alternatives of one job, through the flows.
+
+A slice is a TPU machine of one or several hosts. The hosts of the chief's slice are the processes
+that train: a slice of another shape has another number of them.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,7 @@ SMALL = {"machineSpec": ONE_HOST, "zones": [EAST], "spot": "all"}
 def of_slices(
     *alternatives: Mapping[str, object], base: Mapping[str, str], **more: object
 ) -> dict[str, object]:
+    """Return a job of one slice, of the machine `base`, or of these alternatives to it."""
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     pools = [{"machineSpec": base, "replicaCount": 1, "containerSpec": image}]
     extension = {"region": "us-central1", "placement": {"ordered": list(alternatives)}, **more}
@@ -86,8 +91,12 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
         "1",
     )
     assert job_view(world.job, project="p")["trainmaster"]["candidate"] == f"Spot v6e-8 in {EAST}"
-    notes = world.store.outcomes([(WEST, "Spot v5litepod-16"), (EAST, "Spot v6e-8")])
-    assert [(note.zone, note.is_created) for note in notes] == [(WEST, False), (EAST, True)]
+    # The outcomes of requests are kept for the placement of other jobs.
+    outcomes = world.store.outcomes([(WEST, "Spot v5litepod-16"), (EAST, "Spot v6e-8")])
+    assert [(outcome.zone, outcome.is_created) for outcome in outcomes] == [
+        (WEST, False),
+        (EAST, True),
+    ]
     report_ready(world, 1)
     assert world.state == "RUNNING"
     fleet.failures = {(EAST, True): FULL}
@@ -181,6 +190,7 @@ def test_hosts_of_a_slice_that_was_left_do_not_count_for_the_next_one(*, is_memb
     job = a_job(
         JobState.PREPARING,
         a_plan(groups=(group,), independent=not is_member),
+        # The move to the second zone: VMs before the third generation do not count.
         placement=Placement(zone_index=1, round=2, floor=3),
     )
     state = recall(State(job, (Replica(1, CHIEF, hosts_ready=(0, 1)),), whole=True))

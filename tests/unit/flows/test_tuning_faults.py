@@ -1,4 +1,8 @@
-"""Tuning jobs whose messages are repeated or lost, and whose functions die or run side by side."""
+"""Tuning jobs whose messages are repeated or lost, and whose functions die or run side by side.
+
+`tune` records the suggestion of a trial, the values of its parameters, and then creates the trial's
+job. `Study.states` are the states of the trials in the tuning job.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A zone that Google cannot reach: nothing there is lost or deleted, and everything elsewhere goes
 on.
+
+The ledger has the events of a job and the decisions about them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ emulator's issuer.
 
 The agent of each VM sends an identity token of Google with its events. The token's audience names
 the *incarnation*, the execution of the program, that the event is about.
+
+The ledger has the events of a job and the decisions about them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Guest attributes: every program on a VM can write any text there, and the control
 plane reads it.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@ VM shuts down.
 
 A `ScriptedVm` has a real agent, whose surroundings are scripted: each word of its history happens,
 and each of its facts is something that the agent has done, about an incarnation (an execution of
-the program) by its number.
+the program) by its number. "ready", "preemption", "vm_stopping" and "saved" are its reports: the
+latter two are causes of an exit. "flushed" means that all of its reports were sent.
 """
 
 from __future__ import annotations

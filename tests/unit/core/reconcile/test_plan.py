@@ -4,6 +4,9 @@ those of a job become those that its state desires.
 A VM has a generation, which grows with each VM of its replica, and a directive, which says what its
 agent does. Both show whether another delivery has a newer state of the job. A placement round is
 one request for VMs in one zone; the next one begins after a capacity error.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A slice is a TPU machine of several hosts, here a replica. Its address is known 
 and changes when it is replaced. So a slice is created *held*: its agents start no program before a
 directive with the addresses of all slices. An incarnation is one execution of a program; a *round*
 is a common start of all members. Rounds, incarnations and VM generations count from 1.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

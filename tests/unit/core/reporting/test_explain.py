@@ -3,6 +3,8 @@
 The ledger has one entry per event. The key of a replica's event names attempt, replica, incarnation
 and VM generation, which count from 1: `1-worker-0-2-vm-1-ready` is the second start of worker 0's
 program, in its first VM.
+
+A round is one common start of all members of a job.
 """
 
 from __future__ import annotations

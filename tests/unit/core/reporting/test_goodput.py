@@ -2,6 +2,8 @@
 
 In `World`, each message of an agent takes a second, so the three replicas of a job become ready one
 after the other.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

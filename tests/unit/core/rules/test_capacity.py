@@ -2,6 +2,11 @@
 
 A placement round is one request for all VMs in one zone. Its number is the `round` of a placement
 and of a capacity error: so many requests failed before it.
+
+Decisions are written as the number of the rule, the action and the reason:
+`11 continue_provisioning blocked`.
+
+An attempt is one execution of the whole job. A gang is the members of a job that start together.
 """
 
 from __future__ import annotations

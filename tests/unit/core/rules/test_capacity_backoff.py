@@ -3,6 +3,8 @@ capacity.
 
 A pass is one request for the missing VMs in each of the job's zones. A placement round, in the
 `round` of a placement and of an event, is one such request.
+
+An attempt is one execution of the whole job. A gang is the members of a job that start together.
 """
 
 from __future__ import annotations

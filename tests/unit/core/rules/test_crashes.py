@@ -2,6 +2,11 @@
 
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+
+Decisions are written as the number of the rule, the action and the reason:
+`8 fail_job same_failure_again`.
+
+An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

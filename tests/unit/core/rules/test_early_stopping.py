@@ -2,6 +2,9 @@
 
 In the letters of `a_tuning_job`, each is a trial: q is queued, r runs, s succeeded, f failed, c was
 cancelled.
+
+Decisions are written as the number of the rule, the action and the reason:
+`1 ignore nothing_to_do`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ can spare.
 The members of a job start together, in a round. While the next round is held, all wait for it. An
 elastic job begins a round although VMs of some members are missing, if enough members are left and
 the primary is one of them. The round goes `without` the others, which are spare.
+
+Decisions are written as the number of the rule, the action and the reason:
+`0 begin_round round_begins`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it. The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@ of its own, and is charged.
 
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+
+Decisions are written as the number of the rule, the action and the reason:
+`8 fail_job exit_policy`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 Rule 1 ignores events that are out of date, or about something that was never ordered (provisional:
 they may count later). A job that moves to another zone raises the floor, the lowest VM generation
 that counts, so that VMs in the zone before no longer count.
+
+Decisions are written as the number of the rule, the action and the reason:
+`0 accept_job accepted`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Ranks of one machine that exit 0 before the others, as torchrun's report shows."""
+"""Ranks of one machine that exit 0 before the others, as torchrun's report shows.
+
+Decisions are written as the number of the rule, the action and the reason:
+`8 fail_job same_failure_again`.
+"""
 
 from __future__ import annotations
 

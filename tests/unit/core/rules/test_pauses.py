@@ -1,4 +1,8 @@
-"""Pauses before the restarts of a program that keeps failing soon after its start."""
+"""Pauses before the restarts of a program that keeps failing soon after its start.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A decision is written as the number of its rule, its action and its reason. Status 128 + n is the
 signal n. The same failure twice is in `test_same_failure.py`, pauses before restarts are in
 `test_pauses.py`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A round is one common run of all members. The first end of a member ends it: then the next round is
 held until all members are ready, and a verdict on the ends decides what follows. A decision is
 written as the number of its rule, its action and its reason.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """Rule 8: a program that fails twice in the same way, soon after its start, has a bug, and its
 job fails. A failure that another try may repair is restarted.
+
+Decisions are written as the number of the rule, the action and the reason:
+`8 fail_job same_failure_again`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

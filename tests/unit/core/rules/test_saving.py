@@ -2,6 +2,12 @@
 end of a program that was asked to save uses no budget of restarts.
 
 A gang is the members of a job that train and restart together. A round is one common start of them.
+
+Decisions are written as the number of the rule, the action and the reason:
+`4 save_round members_save`.
+
+An incarnation is one execution of a replica's program. A directive is an order to the agent of a
+VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations

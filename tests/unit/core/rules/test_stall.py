@@ -1,5 +1,7 @@
 """Rule 10 for stalls: the program printed nothing for the job's stallTimeout, so the agent ended
 it.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ def test_stall_after_all_restarts_reruns_the_job_until_its_reruns_are_spent() ->
     decision = judge(after_stalls(RESTARTS_MAX), a_stall(RESTARTS_MAX + 1), NOW)
     assert (decision.rule, decision.reason) == (Rule.RESTART, Reason.RESTARTS_SPENT)
     rerun = action_of(decision, RerunJob)
-    assert (rerun.charge, rerun.lost) == (Budget.RERUNS, f"1-{WORKER_0}"), (
-        "the machine may be the cause"
+    in_attempt_1 = f"1-{WORKER_0}"
+    assert (rerun.charge, rerun.lost) == (Budget.RERUNS, in_attempt_1), (
+        "its VM is replaced: the machine may be the cause"
     )
     spent = after_stalls(RESTARTS_MAX, RERUNS_MAX)
     failed = action_of(judge(spent, a_stall(RESTARTS_MAX + 1), NOW), FailJob)

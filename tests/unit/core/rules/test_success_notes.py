@@ -2,6 +2,9 @@
 
 The primary, here the chief, exits 0. The agent reports how far the program came by its own output,
 how long it ran, and the end of its output (`tail`).
+
+A round is one common start of all members of a job. An incarnation is one execution of a replica's
+program.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 end.
 
 A preflight is a short test of a VM, such as of its GPUs, before a program runs on it.
+
+Decisions are written as the number of the rule, the action and the reason:
+`4 replace_vm unfit`.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -7,6 +7,12 @@ are, in this order: of the machine, of a program's own failure, others, and of a
 
 `held(n)` is a job of three members whose round n awaits the verdict on the round before;
 `judge_held` is this verdict, on the given ends (`tests.support.held_rounds`).
+
+Decisions are written as the number of the rule, the action and the reason:
+`0 begin_round round_begins`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it. The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations
@@ -243,7 +249,8 @@ def test_crash_in_a_round_restarts_all_members_like_any_other_failure() -> None:
 def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> None:
     state = held(a_replica(WORKER_0, incarnation=7, restarts_used=5), round_number=7)
     decision = judge_held(state, exited(WORKER_0, 1, incarnation=6))
-    assert action_of(decision, RerunJob).lost == f"1-{WORKER_0}"
+    in_attempt_1 = f"1-{WORKER_0}"
+    assert action_of(decision, RerunJob).lost == in_attempt_1
     assert (
         "After 5 restarts, the whole job is rerun (rerun 1 of 3), worker 0 on another VM."
         in decision.text

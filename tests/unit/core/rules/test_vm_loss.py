@@ -3,6 +3,8 @@
 A VM is of no use if it ends within ten minutes of its start (`USEFUL_LIFE_MIN`), or never runs a
 program. `wasted` counts such VMs of a replica in a row; a startup timeout counts as three. A
 decision is written as the number of its rule, its action and its reason.
+
+An incarnation is one execution of a replica's program.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 `wasted` counts such VMs of a replica. A startup timeout counts as three, a failed set-up as ten.
 The second one is followed by a pause, each third one by the next zone, the thirtieth by the job's
 end.
+
+Decisions are written as the number of the rule, the action and the reason:
+`4 replace_vm preemption`.
+
+An attempt is one execution of the whole job, and an incarnation one execution of a replica's
+program within it. The generation of a VM tells it from earlier VMs of the same replica.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ ONE_ZONE = a_job(JobState.PREPARING, a_plan(zones=("us-central1-a",)))
 
 
 def nothing_up(job: Job = PREPARING) -> State:
+    """Return a job whose replicas all wait for their VMs."""
     return a_state(
         *(
             a_replica(replica_id, ReplicaState.WAITING)

@@ -3,6 +3,8 @@ deleted in the places that it has left.
 
 An alternative is a list of zones with a machine and its pricing. `PlacedFleet.failures` are the
 answers to requests, by zone or region and by whether they are for Spot VMs.
+
+A directive is an order to the agent of a VM: to run the program, to hold, or to stop.
 """
 
 from __future__ import annotations
