@@ -72,4 +72,5 @@ def test_gang_that_hangs_is_ended_with_the_stacks_of_all_members_and_goes_on(
     assert "worker 0 in load (trainer/task.py:" in verdict.decision.text
     assert "chief 0 in " in verdict.decision.text
     lab.wait_for_success(job_id)
-    assert [replica.restarts_used for replica in lab.state(job_id).replicas] == [0, 0]
+    charged = [replica.restarts_used for replica in lab.state(job_id).replicas]
+    assert sum(charged) == 1, "the hang of a gang is charged once"
