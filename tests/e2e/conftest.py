@@ -196,6 +196,12 @@ class Lab:
             )
             time.sleep(POLL_S)
 
+    def wait_for_programs(self, job_id: str, within_s: float = 60) -> None:
+        """Wait until the job is RUNNING and so are all of its programs, whose directives follow."""
+        self.wait(job_id, "RUNNING", within_s)
+        for vm in self.fleet.list_vms(job_id):
+            self.until(lambda name=vm.name: self.faults.processes(name)["program"], 20)  # type: ignore[misc]
+
     def wait(self, job_id: str, word: str, within_s: float = 60) -> State:
         """Wait for a job state.
 

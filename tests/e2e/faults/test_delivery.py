@@ -69,7 +69,7 @@ def every_message_twice(lab: Lab) -> Iterator[None]:
 def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     with every_message_twice(lab):
         job_id = lab.scripted(workers=2, steps=MANY_STEPS)
-        lab.wait(job_id, "RUNNING")
+        lab.wait_for_programs(job_id)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
         lab.finish(job_id)
@@ -86,7 +86,7 @@ def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
 @HEAVY
 def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
-    lab.wait(job_id, "RUNNING")
+    lab.wait_for_programs(job_id)
     vm = lab.vm(job_id, WORKER_0)
     subject = {
         "version": 1,
@@ -134,7 +134,7 @@ def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
     killer.start()
     try:
         job_id = lab.scripted(workers=2, steps=MANY_STEPS)
-        lab.wait(job_id, "RUNNING", REPEATED_WITHIN_S)
+        lab.wait_for_programs(job_id, REPEATED_WITHIN_S)
         lab.faults.kill_program(vm_name(job_id, WORKER_1))
         lab.until(lambda: lab.replica(job_id, WORKER_1).incarnation == 2, REPEATED_WITHIN_S)
         lab.finish(job_id)

@@ -34,7 +34,7 @@ def test_exit_during_an_outage_is_judged_once_afterwards(
     lab: Lab, services: tuple[str, ...]
 ) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
-    lab.wait(job_id, "RUNNING")
+    lab.wait_for_programs(job_id)
     with lab.stopped(*services, and_then=signal.SIGCONT):
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(OUTAGE_S)

@@ -52,7 +52,7 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
 @HEAVY
 def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
-    lab.wait(job_id, "RUNNING")
+    lab.wait_for_programs(job_id)
     with lab.stopped(*ALL_FUNCTIONS, and_then=signal.SIGKILL):  # the stack starts them again
         began = steps_done(lab, job_id, CHIEF)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
