@@ -140,7 +140,8 @@ def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
     running = replace(
         moved,
         replicas=tuple(
-            replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas
+            replace(replica, state=ReplicaState.RUNNING, instance_id="2002")
+            for replica in moved.replicas
         ),
     )
     assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore outdated"

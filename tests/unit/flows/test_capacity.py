@@ -86,6 +86,7 @@ def submit(world: World, plan: Plan) -> None:
 def spot_plan(
     workers: int = 2, losses_max: int | None = None, exit_policy: ExitPolicy | None = None
 ) -> Plan:
+    """Return a plan whose workers have Spot VMs, until a worker has lost `losses_max` of them."""
     plan = a_plan(workers=workers, exit_policy=exit_policy or ExitPolicy())
     chief, group = plan.groups
     return replace(plan, groups=(chief, replace(group, purchase=Purchase(Spot(losses_max)))))

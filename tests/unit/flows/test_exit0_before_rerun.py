@@ -1,6 +1,5 @@
-"""The primary exits 0, and the job is rerun for another cause before that is reported.
-
-An attempt is one execution of the whole job.
+"""The primary exits 0, which means success, and the job is rerun for another cause before that is
+reported. An attempt is one execution of the whole job.
 """
 
 from __future__ import annotations

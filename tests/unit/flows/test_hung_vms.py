@@ -41,6 +41,7 @@ class AliveSeries:
 
     job_id: str
     last: dict[tuple[ReplicaId, int], datetime] = field(default_factory=dict)
+    """Replica and generation of its VM → time of its last point."""
     error: Exception | None = None
     queries: list[MetricQuery] = field(default_factory=list)
 
@@ -104,6 +105,7 @@ def check(world: World) -> list[str]:
 
 
 def generations(world: World) -> list[int]:
+    """Return the generations of the VMs of chief, worker 0 and worker 1."""
     return [world.replica(replica_id).vm_generation for replica_id in GANG]
 
 

@@ -68,7 +68,8 @@ class Scene:
 
     def submitted(self) -> tuple[World, ...]:
         """Return the jobs that exist."""
-        return tuple(w for w in (self.first, self.second) if w.store.load(w.job_id))
+        worlds = (self.first, self.second)
+        return tuple(world for world in worlds if world.store.load(world.job_id))
 
     def machine_set(self) -> MachineSet | None:
         """Return the set that the first job has created, whoever holds it."""

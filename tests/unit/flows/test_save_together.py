@@ -39,6 +39,7 @@ def notice(world: World, silent: tuple[int, ...]) -> None:
 
 
 def actions(world: World) -> dict[str, DirectiveAction]:
+    """Return what the directive of each VM orders."""
     return {str(vm.replica_id): vm.directive.action for vm in world.vms if vm.directive}
 
 
@@ -46,7 +47,7 @@ def test_members_of_a_synchronous_job_save_together_by_default(world: World) -> 
     assert world.job.plan.saving.on_notice == "gang"
     config = json.loads(world.fleet.metadata(world.vm(WORKER_1).name)["trainmaster-vm-config"])
     assert config["save_on_notice"] == "gang"
-    assert config["channel"]["first"] == 1
+    assert config["channel"]["first"] == 1, "the number of worker 0, the first of its role"
     names = [world.vm(replica_id).name for replica_id in (CHIEF, WORKER_0, WORKER_1)]
     assert config["channel"]["members"] == [
         [f"{names[0]}.us-central1-a:2221"],

@@ -201,9 +201,9 @@ def test_dead_letter_of_every_message_is_one_that_pubsub_accepts(
     A letter whose data is cut names the original size, and it keeps the identity token of its
     sender. A message that already has the most attributes that Pub/Sub allows has no token.
     """
-    sent = {f"a{number}": "1" * 1024 for number in range(attributes)} | (
-        {"identity": SECRET} if attributes < ATTRIBUTES_MAX else {}
-    )
+    sent = {f"a{number}": "1" * 1024 for number in range(attributes)}
+    if attributes < ATTRIBUTES_MAX:
+        sent["identity"] = SECRET
     assert client("vm_ready").post("/", json=envelope(b"x" * size, **sent)).status_code == 204
     (letter,) = dead_letters(world)
     is_cut = size > LETTER_BYTES_MAX
@@ -222,7 +222,10 @@ def test_dead_letter_that_cannot_be_written_is_tried_again(
     assert client("vm_ready").post("/", json=envelope(b"{")).status_code == 503
 
 
-@pytest.mark.parametrize(("holder", "is_provisioned"), [("16", False), ("17", True)])
+@pytest.mark.parametrize(
+    ("holder", "is_provisioned"),
+    [pytest.param("16", False, id="another message"), pytest.param("17", True, id="this message")],
+)
 def test_provision_takes_the_lease_of_the_same_message_again(
     world: World,
     client: Callable[[str], FlaskClient],
@@ -230,20 +233,16 @@ def test_provision_takes_the_lease_of_the_same_message_again(
     holder: str,
     is_provisioned: bool,
 ) -> None:
-    """The process that handled message 17 first has died.
+    """The process that handled the message first has died, and `holder` still has the job's lease.
 
-    Pub/Sub redelivers the message under the same id.
+    Pub/Sub redelivers the message under the same id, which is 17 here.
     """
     monkeypatch.setattr(fleet, "fleet_deps", lambda: world.fleet_deps)
     monkeypatch.setattr(fleet, "provision_deps", lambda: world.deps)
     world.submit()
     assert world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=60), holder)
-    assert (
-        client("provision")
-        .post("/", json=envelope({"version": 1, "job_id": "digits_1"}))
-        .status_code
-        == 204
-    )
+    request = envelope({"version": 1, "job_id": "digits_1"})
+    assert client("provision").post("/", json=request).status_code == 204
     assert bool(world.fleet.list_vms("digits_1")) is is_provisioned
 
 
@@ -267,7 +266,11 @@ def test_message_is_redelivered_after_an_unexpected_exception(
 ) -> None:
     world.submit()
     world.deliver()
-    monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.store, "load", fail)
     response = client("vm_ready").post("/", json=envelope(world.message_fields(CHIEF)))
     assert response.status_code == 500
     assert b"ZeroDivision" not in response.data

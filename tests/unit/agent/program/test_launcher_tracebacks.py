@@ -71,7 +71,7 @@ def prefixed(prefix: str, text: str) -> str:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
+    [  # file → last part of the type, words of the message, and the line in the program
         ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
         (
             "torchrun.peer",
@@ -96,8 +96,9 @@ def test_error_in_recorded_output_is_that_of_the_worker(
 ) -> None:
     error = parse_traceback((RECORDED / f"{name}.txt").read_text())
     assert error is not None
-    assert (error["type"].rpartition(".")[2], error["own_frame"]) == (expected[0], expected[2])
-    assert expected[1] in error["message"]
+    type_, words, own_frame = expected
+    assert (error["type"].rpartition(".")[2], error["own_frame"]) == (type_, own_frame)
+    assert words in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +115,11 @@ def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
 ) -> None:
     """Launchers end the other workers by SIGTERM."""
     end = message.replace("SIGKILL", signal)
-    first_lines = LAUNCHER_ERRORS[launcher].partition("returned")[0].partition("terminated")[0]
-    error = parse_traceback(
-        WORKER + first_lines.rstrip("\n") + ("\n" if launcher == "torchrun" else "") + end + "\n"
-    )
+    # What the launcher prints before it says how the worker ended: torchrun does on a line of its
+    # own, and the others at the end of their last line.
+    before = LAUNCHER_ERRORS[launcher].partition("returned")[0].partition("terminated")[0]
+    before = before.rstrip("\n") + ("\n" if launcher == "torchrun" else "")
+    error = parse_traceback(f"{WORKER}{before}{end}\n")
     assert error is not None
     assert error["message"] == (message if signal == "SIGKILL" else "bad batch")
 
@@ -298,7 +300,10 @@ LOST_PEER = (
 
 @pytest.mark.parametrize("last_rank", [6, 0])
 def test_own_error_of_a_rank_counts_before_the_lost_peers_of_seven_others(last_rank: int) -> None:
-    """torchrun takes the rank whose end it saw first for the root cause, which may be a peer."""
+    """torchrun takes the rank whose end it saw first for the root cause, which may be a peer.
+
+    Rank 3 has the error. `last_rank` prints last, and torchrun names it.
+    """
     long_loss = LOST_PEER + "frame #1: c10d::Pair::read()\n" * 40
     ranks = [f"[rank{rank}]: " for rank in (3, 1, 2, 4, 5, 7, 6 - last_rank, last_rank)]
     output = prefixed(ranks[0], WORKER) + "".join(prefixed(rank, long_loss) for rank in ranks[1:])

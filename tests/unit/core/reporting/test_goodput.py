@@ -17,6 +17,7 @@ from tests.support.machine_time import world_goodput
 from tests.support.world import World
 from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import Phase, Span, job_spans, replica_spans
 from trainmaster.presentation.ml_units import usage
@@ -84,14 +85,14 @@ def test_phases_of_a_replica_follow_each_other_without_a_gap() -> None:
 
 
 def test_phases_of_a_killed_and_a_preempted_worker_name_what_each_waits_for() -> None:
-    phases = [span.phase for span in spans_of(a_job_with_faults(), attempt=1, index=0)]
+    phases = [span.phase for span in spans_of(a_job_with_faults(), WORKER_0, attempt=1)]
     assert phases[:4] == [Phase.STARTING, Phase.RUNNING, Phase.RESTARTING, Phase.RUNNING]
-    phases = [span.phase for span in spans_of(a_job_with_faults(), attempt=1, index=1)]
+    phases = [span.phase for span in spans_of(a_job_with_faults(), WORKER_1, attempt=1)]
     assert phases == [Phase.STARTING, Phase.RUNNING, Phase.REPLACING, Phase.RUNNING]
 
 
-def spans_of(world: World, attempt: int, index: int) -> list[Span]:
-    replica_id = (WORKER_0, WORKER_1)[index]
+def spans_of(world: World, replica_id: ReplicaId, attempt: int) -> list[Span]:
+    """Return the phases of a replica that lasted for some time."""
     return [
         span
         for span in replica_spans(world.history)
@@ -140,7 +141,7 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
     world.wait(50)
     attempts = world_goodput(world).attempts
     assert [attempt.attempt for attempt in attempts] == [1, 2]
-    assert [span.phase for span in spans_of(world, attempt=2, index=1)] == [
+    assert [span.phase for span in spans_of(world, WORKER_1, attempt=2)] == [
         Phase.STARTING,
         Phase.RUNNING,
     ]

@@ -1,4 +1,9 @@
-"""The admission queue: which jobs may start, which wait and for what, and what a job uses."""
+"""The admission queue: which jobs may start, which wait and for what, and what a job uses.
+
+The installation's limits name resources that all running jobs share, and weights of teams. A job's
+label `team` names its team. The next job is one of the team with the smallest share per weight, and
+within a team that of the highest priority, and then the oldest.
+"""
 
 from __future__ import annotations
 
@@ -186,11 +191,17 @@ def of_team(team: str, job: Job) -> Job:
 def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priority() -> None:
     limits = {"gpus": 12, "team:vision": 2, "team:speech": 1}
     flood = [
-        of_team("vision", a_gpu_job(f"v{n:02}", 1, priority=1000, created=n)) for n in range(12)
+        of_team("vision", a_gpu_job(f"v{number:02}", 1, priority=1000, created=number))
+        for number in range(12)
     ]
-    late = [of_team("speech", a_gpu_job(f"s{n}", 1, created=100 + n)) for n in range(8)]
+    late = [
+        of_team("speech", a_gpu_job(f"s{number}", 1, created=100 + number)) for number in range(8)
+    ]
     admitted = [job.job_id for job in admissible([*flood, *late], limits)]
-    assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
+    assert sorted(admitted) == [
+        *(f"s{number}" for number in range(4)),
+        *(f"v{number:02}" for number in range(8)),
+    ], "a third and two thirds of the GPUs"
     (wait,) = [wait for wait in queued_jobs([*flood, *late], limits) if wait.job_id == "s4"]
     assert (
         wait.reason
@@ -201,7 +212,9 @@ def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priorit
 
 def test_team_that_is_alone_borrows_everything_and_waits_when_another_one_comes() -> None:
     limits = {"gpus": 8, "team:vision": 1}
-    running = [of_team("vision", a_gpu_job(f"r{n}", 2, JobState.RUNNING)) for n in range(3)]
+    running = [
+        of_team("vision", a_gpu_job(f"r{number}", 2, JobState.RUNNING)) for number in range(3)
+    ]
     waiting = [
         of_team("vision", a_gpu_job("v", 2)),
         of_team("unknown", a_gpu_job("u", 2, created=9)),
@@ -214,10 +227,9 @@ def test_share_is_that_of_the_resource_of_which_a_team_uses_most() -> None:
     limits = {"gpus": 100, "vcpus": 64, "team:vision": 1, "team:speech": 1}
     running = [
         of_team("vision", a_gpu_job("g", 8, JobState.RUNNING)),
-        of_team("speech", a_gpu_job("c", 0)),
+        of_team("speech", a_gpu_job("c", 0, JobState.RUNNING)),
     ]
     queued = [of_team("vision", a_gpu_job("v", 1)), of_team("speech", a_gpu_job("s", 0, created=9))]
-    running[1] = replace(running[1], state=JobState.RUNNING)
     busier = of_team("speech", a_gpu_job("c2", 0, JobState.RUNNING))
     order = [job.job_id for job in admissible([*running, busier, *queued], limits)]
     assert order == ["v", "s"], "speech has 16 of 64 vcpus, vision 8 of 64 and 8 of 100 GPUs"
@@ -227,5 +239,7 @@ def test_large_job_of_a_team_is_not_starved_by_small_ones_of_others() -> None:
     limits = {"gpus": 8, "team:vision": 1, "team:speech": 1}
     large = of_team("vision", a_gpu_job("large", 8))
     running = [of_team("speech", a_gpu_job("r", 1, JobState.RUNNING))]
-    small = [of_team("speech", a_gpu_job(f"s{n}", 1, created=n + 1)) for n in range(9)]
+    small = [
+        of_team("speech", a_gpu_job(f"s{number}", 1, created=number + 1)) for number in range(9)
+    ]
     assert admissible([large, *running, *small], limits) == ()

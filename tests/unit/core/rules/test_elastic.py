@@ -178,7 +178,8 @@ def test_member_with_a_vm_is_never_left_out() -> None:
     """Its program of the last round may still run."""
     state = held()
     silent = tuple(
-        replace(r, incarnation=2) if r.replica_id == WORKER_1 else r for r in state.replicas
+        replace(replica, incarnation=2) if replica.replica_id == WORKER_1 else replica
+        for replica in state.replicas
     )
     decision = judge(replace(state, replicas=silent), all_ready(WORKER_1), NOW)
     assert decision.is_provisional
@@ -194,7 +195,7 @@ def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:
 def with_spare(replica: Replica, **round_: Any) -> State:
     """Return a job whose third round runs without worker 1."""
     return a_state(
-        *(a_replica(r, incarnation=3) for r in (CHIEF, WORKER_0)),
+        *(a_replica(replica_id, incarnation=3) for replica_id in (CHIEF, WORKER_0)),
         replica,
         job=job_of(without=(WORKER_1,), **round_),
     )

@@ -68,16 +68,16 @@ def test_replacement_of_the_vm_ends_the_pauses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("error", "looks_like_a_bug"),
     [
-        (None, True),
-        (BUG, True),
-        (replace(BUG, type="ServiceUnavailable"), False),
-        (GLOO_PEER_LOSS, False),
+        pytest.param(None, True, id="no traceback"),
+        pytest.param(BUG, True, id="bug"),
+        pytest.param(replace(BUG, type="ServiceUnavailable"), False, id="service that may recover"),
+        pytest.param(GLOO_PEER_LOSS, False, id="lost peer"),
     ],
 )
 def test_message_of_the_third_quick_failure_suggests_a_bug(
-    error: ProgramError | None, *, expected: bool
+    error: ProgramError | None, *, looks_like_a_bug: bool
 ) -> None:
     replica = a_replica(WORKER_0, incarnation=3, restarts_used=2, quick_failures=2)
     decision = judge(
@@ -85,7 +85,7 @@ def test_message_of_the_third_quick_failure_suggests_a_bug(
     )
     assert "it restarts in the same VM after a pause of 2 s (restart 3 of 5)." in decision.text
     advice = "3 failures in a row, each within 10 minutes of the start, look like a bug."
-    assert (advice in decision.text) is expected
+    assert (advice in decision.text) is looks_like_a_bug
 
 
 def after_failure(

@@ -146,6 +146,7 @@ def test_judge_decides_about_a_tuning_job(case: tuple[Job, Event, str]) -> None:
     ],
 )
 def test_trials_to_begin_follow_from_the_trials_so_far(letters: str, count: int) -> None:
+    """None begins after a failure without a success before: such a job is about to fail."""
     assert trials_to_begin(a_tuning_job(letters)) == count
 
 
@@ -181,13 +182,13 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
         max_failed=5,
         trials=tuple(
             Trial(
-                n,
+                number,
                 ("0.1", "0.01", "Adam"),
-                TrialState.FAILED if n < 6 else TrialState.SUCCEEDED,
-                at(n),
-                at(60 + n),
+                TrialState.FAILED if number <= 5 else TrialState.SUCCEEDED,
+                at(number),
+                at(60 + number),
             )
-            for n in range(1, 8)
+            for number in range(1, 8)
         ),
         last_error="The replica master 0 exited with a non-zero status of 1.",
     )
