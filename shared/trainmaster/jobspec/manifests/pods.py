@@ -97,6 +97,10 @@ def convert_pod(
     )
 
 
+_IN_BYTES: Final = ("memory", "ephemeral-storage")
+"""Resources that are amounts of bytes. CPUs and devices are counted."""
+
+
 def _effective_requests(resources: Resources) -> dict[str, Any]:
     """Return the amounts that count: limits; of CPU and memory the requests, if there are any.
 
@@ -114,7 +118,8 @@ def _check_quantities(resources: Resources, path: str, findings: Findings) -> No
         for name, amount in amounts.items():
             if parse_quantity(amount) is None:
                 problem = f"is {amount!r}, which is not a quantity"
-                example = nearest_quantity(amount) or ("4" if name == "cpu" else "16Gi")
+                in_bytes = nearest_quantity(amount) or "16Gi"
+                example = in_bytes if name in _IN_BYTES else "4"
                 findings.refuse(f"{path}.{level}.{name}", problem, example)
 
 

@@ -90,7 +90,8 @@ def test_smallest_machine_for_resources_is_selected(
         ({"limits": {"memory": "32 GB"}}, "limits.memory", "32Gi"),
         ({"requests": {"memory": "512mib"}}, "requests.memory", "512Mi"),
         ({"requests": {"cpu": "four"}}, "requests.cpu", "4"),
-        ({"limits": {"nvidia.com/gpu": "one"}}, "limits.nvidia.com/gpu", "16Gi"),
+        ({"limits": {"nvidia.com/gpu": "one"}}, "limits.nvidia.com/gpu", "4"),
+        ({"requests": {"cpu": "16gb"}}, "requests.cpu", "4"),
         ({"limits": {"ephemeral-storage": "1 terabyte"}}, "limits.ephemeral-storage", "16Gi"),
     ],
 )
