@@ -58,8 +58,8 @@ def services(
 
     `ports`: function → port. `extra`: function → additional variables.
 
-    `push_time_scale`: delay requests after failures, as Pub/Sub does; None: no delays, for
-    functions without a topic.
+    `push_time_scale`: delay requests after failures, by as many times the delays of Pub/Sub; None:
+    no delays, for functions without a topic.
 
     Raises StackError where a function's file is missing.
     """

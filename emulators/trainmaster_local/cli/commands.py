@@ -1,4 +1,7 @@
-"""`trainmaster local …`: start and stop the whole system on this machine, and inject faults."""
+"""`trainmaster local …`: start and stop the whole system on this machine, and inject faults.
+
+A sweep is the check of all jobs that Cloud Scheduler requests every minute in production.
+"""
 
 from __future__ import annotations
 

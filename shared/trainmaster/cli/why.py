@@ -144,7 +144,7 @@ def _print_as_json(
 def _losses(job: Job, ledger: Sequence[LedgerEntry], replica_id: ReplicaId | None) -> Sequence[str]:
     """Return a sentence for each known loss of lines, measurements and resource metrics.
 
-    None if `replica_id` is set: losses are not known by replica.
+    Empty if `replica_id` is set: losses are not known by replica.
     """
     return () if replica_id else (*unlogged_lines(ledger), *losses_in_log(job))
 
@@ -293,7 +293,8 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path, form: Format) 
 def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
     say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
-    if with_rules_passed_over and entry.decision.rule.is_judgement:
+    says_what_event_means = entry.decision.rule.is_judgement
+    if with_rules_passed_over and says_what_event_means:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
     for name, before, after in budget_changes(entry):

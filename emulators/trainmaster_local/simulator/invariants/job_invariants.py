@@ -5,7 +5,7 @@
     I3    budgets equal what was charged (`simulator.invariants.budget_invariants`)
     I4    only events of the current incarnation and its VM change anything
           (`simulator.invariants.vm_invariants`)
-    I5    a VM that the stored state desires is not deleted (see there)
+    I5    a VM that the stored state desires is not deleted (`simulator.invariants.vm_invariants`)
     I6    no VM is left after the end
     I9    the ledger, folded (applied entry by entry), gives the stored state
     F1-5  rounds (`simulator.invariants.round_invariants`)
@@ -13,6 +13,9 @@
 I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the
 histories. The state is derived from the decisions in the ledger, independently of the code that
 stores it.
+
+An attempt is one run of the whole job, and an incarnation one execution of a replica's program. The
+members of a synchronous job start and end together, in rounds; all other replicas are alone.
 """
 
 from __future__ import annotations
@@ -171,6 +174,7 @@ class JobInvariants:
         elif before is not None:
             self.state = apply(before, change)
         if isinstance(entry.event, ProvisioningStarted) and entry.event.taken:
+            # The job goes on with machines that an earlier one kept.
             self.vms.take(entry.event.taken)
         if self.state is None:
             raise ViolationError(f"{entry.key} was decided without a job")
@@ -253,7 +257,7 @@ class JobInvariants:
 
 def _is_current(job: Job, subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
     """Return whether an event is about the replica's current VM and, unless it is a loss, its
-    current incarnation.
+    current incarnation: the one that it reported last, or the one that is ordered.
     """
     if subject.vm_generation != replica.vm_generation:
         return False

@@ -3,6 +3,9 @@
 Jobs may use the same VMs, a machine set, one after the other; each is the holder for a time, which
 has a number, the tenure.
 
+An attempt is one run of the whole job, and an incarnation one run of a replica's program in it. The
+members of a synchronous job start together, in rounds; their incarnation is the round.
+
 A TPU node is a VM here: one replica runs on it, whatever number of hosts it has.
 """
 

@@ -1,7 +1,9 @@
 """Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
 
 The gang is the VMs of a job that are requested together, in one zone. Each request is a placement
-round, and each one that fails is a capacity error.
+round, and each one that fails is a capacity error. A candidate is a zone that may be tried, of the
+plan or of one of its alternatives, given by its index. The turn is the candidate that is next, and
+the candidates that remain after it.
 
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets
                       no maxWaitTime
@@ -207,17 +209,17 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         f" {event.zone}"
     )
     turn = next_turn(state, event, now)
-    is_whole = is_whole_gang_requested(state)
-    with_vms = turn_with_vms(state, event, now) if job.plan.restarts.gang and not is_whole else None
+    may_move = is_whole_gang_requested(state)
+    with_vms = turn_with_vms(state, event, now) if job.plan.restarts.gang and not may_move else None
     if with_vms is not None:
         # The VMs that exist stay: the others are only requested in another way of buying.
         turn = with_vms
-        is_whole = True
+        may_move = True
     elif event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)
     zone = candidate_words(job.plan, turn.candidate)
-    if is_whole:
+    if may_move:
         chance = (
             f" (chance {event.outlook[turn.candidate].chance:.0%})"
             if job.plan.where.options and event.outlook
@@ -266,6 +268,7 @@ def _continue(
         problem=messages.capacity_problem(event),
         blocked_since=_blocked_since(state.job, now) if reason is Reason.BLOCKED else None,
         remaining=turn.remaining,
+        # VMs of a generation below the floor are deleted.
         floor=floor_of_move(state, turn.candidate),
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)

@@ -2,7 +2,10 @@
 
 An exit is judged alone, or as the verdict of a round: members of a synchronous job start, fail and
 restart together, and one exit decides whose failure it was. A text is `what happened` and the
-consequence, which the rule passes.
+consequence, which the rule passes. What is free of charge uses up no restart or rerun.
+
+The ranks of a member, the processes that its launcher starts, may have exited 0 although the member
+has not completed: its launcher still runs.
 """
 
 from __future__ import annotations
@@ -50,12 +53,12 @@ def _absences(case: Case) -> list[str]:
     """Return which members left the others, or else which single one reported no failure."""
     left = members_that_left(case.state, case.event, case.ends)
     completed = [member.replica_id for member in left if had_completed(case.job, member)]
-    waiting = [member.replica_id for member in left if not had_completed(case.job, member)]
+    launching = [member.replica_id for member in left if not had_completed(case.job, member)]
     words = []
     if completed:
         words.append(f"{messages.member_names(completed)} had exited 0")
-    if waiting:
-        words.append(f"the ranks of {messages.member_names(waiting)} had exited 0")
+    if launching:
+        words.append(f"the ranks of {messages.member_names(launching)} had exited 0")
     absent = find_member_without_failure(case.state, case.event, case.ends)
     if absent is not None and not left:
         words.append(f"{absent.replica_id.words} reported no failure")
@@ -70,7 +73,10 @@ def with_consequence(case: Case, consequence: str) -> str:
 
 
 def about_vm(case: Case, cause: str, consequence: str) -> str:
-    """Return the text of a decision about something that happened to the VM of the replica."""
+    """Return the text of a decision about something that happened to the VM of the replica.
+
+    A verdict that a VM caused always has the same consequence.
+    """
     if case.is_verdict:
         return f"Round {case.ended_round} ended: {cause}. Free of charge."
     return f"{cause[0].upper()}{cause[1:]}: {consequence}"

@@ -5,8 +5,9 @@
     any other failure               begins a row
     not the program's failure       ends the row
 
-The row decides nothing. It is stored where `quick_failures` is (`core.model.failure_row`), by the
-same write as the restart.
+The row decides nothing. It is stored by the same write as the restart. Members of a synchronous
+job, which start and end together in rounds, have one row, that of the round; any other replica has
+its own. A round is held while its members wait for each other.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _row_of_replica(job: Job, replica: Replica, now: datetime) -> FailureRow | N
     row = replica.failing
     if row is None or replica.state is ReplicaState.COMPLETED:
         return None
-    if is_member(job.plan, replica.replica_id):
+    if is_member(job.plan, replica.replica_id):  # its row is that of the round
         return None
     runs_since = replica.ready_at if replica.state is ReplicaState.RUNNING else None
     return None if _is_over(row, runs_since, now) else row

@@ -1,6 +1,11 @@
 """Which state may follow which, and why.
 
 `trainmaster.core.transitions.change` refuses every other edge.
+
+A job runs once in each attempt, and a rerun is the change to the next one. An incarnation is one
+execution of a replica's program: before each, the agent reports with `vm-ready` that the replica is
+ready. Members of a synchronous job start together, in rounds. The primary is the replica whose
+success is that of the job.
 """
 
 from __future__ import annotations

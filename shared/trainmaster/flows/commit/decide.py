@@ -1,6 +1,7 @@
 """Load what an event reads, and judge it: the first half of `record`, which then commits.
 
-What the rules read is different for each kind of event (`Event.reads`).
+What the rules read is different for each kind of event (`Event.reads`). An attempt is one run of
+the whole job; a rerun begins the next one.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _has_spent_restarts(decision: Decision) -> bool:
 
 
 def _with_excused(loaded: Loaded, event: ReplicaExited, store: Store) -> Loaded:
-    """Add the replica's restarts that do not count. The ledger since its first restart has them."""
+    """Add the replica's restarts that do not count. The ledger since its first restart has them, or
+    since `EXCUSE_MAX` before: the VM whose loss explains the restart may have been lost first.
+    """
     replica = loaded.state.find(event.subject.attempt, event.subject.replica_id)
     if replica is None or not replica.restarts:
         return loaded

@@ -2,7 +2,8 @@
 
 Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as
 they arrive. They cannot end a VM: of several series with a VM's labels, the latest point counts. Of
-a slice, the oldest point counts, but it is lost only with an old heartbeat as well.
+a slice, whose hosts have a series each, the oldest point counts, but it is lost only with an old
+heartbeat as well: the time that the agent writes to its VM's guest attributes.
 """
 
 from __future__ import annotations

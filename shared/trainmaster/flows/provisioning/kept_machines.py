@@ -137,7 +137,7 @@ def _usable(
         if vm.status is VmStatus.RUNNING
         and vm.instance_id in kept
         and vm.replica_id in replica_ids
-        and not is_later(machines, vm)
+        and not is_later(machines, vm)  # another holder has taken it since
     ]
     fresh: dict[str, bool] = {}
 

@@ -48,17 +48,21 @@ def resolve_zones(
         reason = ": a CustomJob has no region of its own" if path[0] == EXTENSION else ""
         problems.add(path, f"is required{reason}", example=example_at(path))
         return "", ()
-    of_zone = region.rpartition("-")[0]
-    if region in REGION_ZONES.get(of_zone, ()):
+    without_letter = region.rpartition("-")[0]
+    is_zone = region in REGION_ZONES.get(without_letter, ())
+    if is_zone:
         zones_path: FieldPath = (EXTENSION, "zones")
         problem = (
-            f"is a zone of {of_zone}: {quoted(region)}; name the region, and the zone in"
+            f"is a zone of {without_letter}: {quoted(region)}; name the region, and the zone in"
             f" {problems.spelled_path(zones_path)}"
         )
         own_name = problems.spelled_name(path)
-        example = yaml_line({own_name: of_zone, "zones": [region]})
-        if path[0] != EXTENSION:
-            example = f'{yaml_line({own_name: of_zone})}, {EXTENSION}: {{zones: ["{region}"]}}'
+        is_beside_zones = path[0] == EXTENSION
+        example = (
+            yaml_line({own_name: without_letter, "zones": [region]})
+            if is_beside_zones
+            else f'{yaml_line({own_name: without_letter})}, {EXTENSION}: {{zones: ["{region}"]}}'
+        )
         problems.add_text(path, problem, advice=example)
         return region, ()
     if region not in REGION_ZONES:
