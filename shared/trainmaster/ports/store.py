@@ -3,7 +3,8 @@
 A ledger is the record of a job's events and decisions. The *effects* of an entry, such as a request
 for VMs, are confirmed in it when they have happened. An *attempt* is one execution of the whole
 job, and a *round* one common start of its members; between rounds, members *hold*: they wait for
-each other. The *floor* is the lowest VM generation that counts: VMs below it are outdated.
+each other. A *sweep* checks all jobs, every minute. The *floor* is the lowest VM generation that
+counts: VMs below it are outdated.
 
 Adapters are in `gcp.firestore` and, for tests and the simulator, in `trainmaster_local.memory`; one
 contract test holds both to these docstrings.
