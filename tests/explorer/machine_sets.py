@@ -1,8 +1,11 @@
 """What must be true of machine sets, in facts.
 
+A machine set is the VMs that one job after another uses. The job that uses them is its holder. The
+set is *kept* between two jobs: its holder has ended, and the next one may take it.
+
 K1  No two live jobs hold one set.
-K2  Nobody deletes a healthy VM while it is kept, unless its replica had given it up as the job
-    ended: the set is compared with the replicas afterwards.
+K2  Nobody deletes a healthy VM while it is kept. Excepted is a VM that its replica had given up
+    when the job ended, because the set may list it for a moment after that.
 K3  Each second of a VM is paid by one job: what its jobs pay for does not overlap, and a next job
     pays from the moment on at which the one before pays for the kept machine no more.
 K4  What was released is nobody's: no set is kept after the end of all jobs.
@@ -24,7 +27,7 @@ from tests.explorer.jobs import ExploredJob
 from trainmaster.core.events import Event, ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
-from trainmaster.core.model.machine_set import KeptVm, MachineSet
+from trainmaster.core.model.machine_set import MachineSet
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, kept_spans, replica_spans
@@ -75,7 +78,8 @@ class MachineSets:
             if count > 1:
                 self._world.violate("K1 two live holders", set_id)
         for state in live:
-            if state.job.tenure > 1 and state.job.job_id not in self._takers:
+            is_taker = state.job.tenure > 1  # the set's second holder, or a later one
+            if is_taker and state.job.job_id not in self._takers:
                 self._takers.add(state.job.job_id)
                 self._examine_taken(state)
         faulty = _faulty_vm(entry.event)
@@ -127,9 +131,9 @@ class MachineSets:
                 vm = (loaded.state.job.set_id, span.replica_id, span.vm_generation)
                 paid[vm].append((span, job_id))
         for (set_id, replica_id, generation), spans_of_vm in paid.items():
-            self._examine_paid(KeptVm(replica_id, set_id, generation), spans_of_vm)  # type: ignore[arg-type]  # a replica id
+            self._examine_paid(f"VM {generation} of {replica_id} in {set_id}", spans_of_vm)
 
-    def _examine_paid(self, vm: KeptVm, paid: list[_Paid]) -> None:
+    def _examine_paid(self, vm: str, paid: list[_Paid]) -> None:
         paid.sort(key=lambda one: (one[0].start, one[0].end or one[0].start))
         self._world.notes["VMs with several payers"] += len({job_id for _, job_id in paid}) > 1
         for (span, job_id), (following, next_job_id) in pairwise(paid):

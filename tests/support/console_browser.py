@@ -106,12 +106,18 @@ class SharedPages:
 _SHARED: Final[dict[Browser, SharedPages]] = {}
 
 
-@contextmanager
-def chromium_browser() -> Iterator[Browser]:
-    """Run Chromium. Skips the test if it is not installed."""
+def installed_chromium() -> str:
+    """Return the path of Chromium. Skips the test if it is not installed."""
     path = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if path is None:
         pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
+    return path
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Browser]:
+    """Run Chromium. Skips the test if it is not installed."""
+    path = installed_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=path,

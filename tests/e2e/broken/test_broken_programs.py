@@ -1,4 +1,7 @@
-"""Each broken program's cause is shown by one command, with type, message, file and line."""
+"""Each broken program's cause is shown by one command, with type, message, file and line.
+
+A life is one start of the program by one replica.
+"""
 
 from __future__ import annotations
 
@@ -42,4 +45,5 @@ def test_one_command_shows_the_cause(program: BrokenProgram, lab: Lab, tmp_path:
     if program.seen_in == SUBMIT:
         return
     assert seen.state == program.ends
-    assert seen.lives <= program.lives_max * (1 + program.workers)
+    replicas = 1 + program.workers  # the primary, too
+    assert seen.lives <= program.lives_max * replicas

@@ -387,10 +387,19 @@ class Training:
 
     @property
     def verdict(self) -> str:
-        """The sentence about the round, or the incarnation of a single machine, that ended last."""
-        entries = self.lab.decisions(self.job_id)
-        kinds = ("begin_round", "restart_replica", "replace_vm")
-        return next(e.decision.text for e in reversed(entries) if e.decision.action.kind in kinds)
+        """The sentence about the round, or the incarnation of a single machine, that ended last.
+
+        The first round of an attempt begins without one: the end is told by what began the attempt.
+        """
+        kinds = ("begin_round", "restart_replica", "replace_vm", "rerun_job")
+        texts = [
+            entry.decision.text
+            for entry in self.lab.decisions(self.job_id)
+            if entry.decision.action.kind in kinds
+        ]
+        return next(
+            text for text in reversed(texts) if not text.startswith("Every member is ready")
+        )
 
     def kill_rank(self, replica_id: ReplicaId, signum: signal.Signals = signal.SIGKILL) -> None:
         """Signal the process that trains: the last descendant of what the agent started."""

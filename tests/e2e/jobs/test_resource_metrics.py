@@ -24,6 +24,7 @@ BURN_S = 24
 """Twice the interval of reports, so that one is sent before the end."""
 WORKER_1 = ReplicaId(TaskType.WORKER, 1)
 NVIDIA_SMI = "#!/bin/sh\nprintf '0, 91, 12000, 16000\\n1, 2, 400, 16000\\n'\n"
+"""Prints for each of two GPUs its index, its utilization in percent, and used and total MiB."""
 
 
 def add_gpus(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
@@ -41,8 +42,8 @@ def add_gpus(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
 
 
 def core_share(lab: Lab, job_id: str, until: datetime) -> float:
-    """Return for which share of the time until then worker 1 could use its core, as its output
-    reports.
+    """Return the share of its time in which worker 1 used a core, by the last line that it printed
+    before `until`.
     """
     entries = LogEntries(
         lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"]
@@ -54,12 +55,12 @@ def core_share(lab: Lab, job_id: str, until: datetime) -> float:
     lines = [entry["jsonPayload"]["message"] for entry in newest]
     entries.close()
     found = [re.fullmatch(r"used ([\d.]+) s of ([\d.]+) s at ([\d.]+)", line) for line in lines]
-    used, elapsed, _ = max(
-        tuple(map(float, match.groups()))
-        for match in found
-        if match and float(match[3]) <= until.timestamp()
+    reports = [tuple(map(float, match.groups())) for match in found if match]
+    used_s, elapsed_s, _ = max(
+        (report for report in reports if report[2] <= until.timestamp()),
+        key=lambda report: report[2],
     )
-    return used / elapsed
+    return used_s / elapsed_s
 
 
 def latest(series: MetricSeries) -> float:

@@ -1,5 +1,8 @@
 """The smoke test on the realistic local stack: as it is, and with three assumptions broken on
 purpose.
+
+The smoke test checks an installation by *steps*, each something that it does on Google Cloud, and
+an *assumption* is what Trainmaster relies on there.
 """
 
 from __future__ import annotations
@@ -29,28 +32,32 @@ pytestmark = [
 ]
 
 TIME_SCALE = 0.05
-NO_ML = (
+REFUSE_AI_PLATFORM = (
     'case "$*" in *ai-platform*) echo "ERROR: Invalid choice: \'ai-platform\'." >&2; exit 2;;'
     " esac\n"
 )
+"""Line of a shell script that stands for a gcloud without the commands of AI Platform Training."""
 
 
-def rows(lines: list[str], verdict: str) -> dict[str, str]:
-    """Return what was seen, by the text of the assumption."""
-    cells = [[cell.strip() for cell in line.split("|")] for line in lines]
-    return {row[2]: row[4] for row in cells if len(row) > 5 and row[1] == verdict}
+def seen_by_assumption(lines: list[str], verdict: str) -> dict[str, str]:
+    """Return what was seen of each assumption with this verdict, from the table of assumptions:
+    `| verdict | assumption | expected | seen | documented in |`.
+    """
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assumptions = [row for row in rows if len(row) == 5]
+    return {text: seen for found, text, _, seen, _ in assumptions if found == verdict}
 
 
 def test_smoke_on_the_realistic_stack_succeeds_and_sees_what_is_documented() -> None:
     lines: list[str] = []
     assert smoke(LocalInstallation(TIME_SCALE, lines.append), lines.append) == 0, "\n".join(lines)
-    assert len(rows(lines, "ok")) >= 10
-    assert rows(lines, "DIFFERENT") == {}
+    assert len(seen_by_assumption(lines, "ok")) >= 10
+    assert seen_by_assumption(lines, "DIFFERENT") == {}
 
 
 def copy_line_like_googles_runner(world: World) -> None:
-    """Store a copy of the program's line, as Google's runner of startup scripts does without the
-    exclusion.
+    """Store a copy of the program's line, as Google's runner of startup scripts does in a project
+    whose log filter does not exclude it.
     """
     entry = {
         "logName": f"projects/{world.project}/logs/GCEMetadataScripts",
@@ -74,7 +81,7 @@ def publish_an_event_that_no_function_accepts(world: World) -> None:
 
 def test_smoke_names_three_broken_assumptions_and_the_failed_step(tmp_path: Path) -> None:
     gcloud = tmp_path / "gcloud"
-    gcloud.write_text(f'#!/bin/sh\n{NO_ML}exec {shutil.which("gcloud")} "$@"\n')
+    gcloud.write_text(f'#!/bin/sh\n{REFUSE_AI_PLATFORM}exec {shutil.which("gcloud")} "$@"\n')
     gcloud.chmod(0o755)
     by_name = {step.name: step for step in STEPS}
     steps = [
@@ -89,7 +96,7 @@ def test_smoke_names_three_broken_assumptions_and_the_failed_step(tmp_path: Path
         TIME_SCALE, lines.append, {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     )
     assert smoke(installation, lines.append, steps) == 1
-    assert rows(lines, "DIFFERENT") == {
+    assert seen_by_assumption(lines, "DIFFERENT") == {
         "Each line of a program is stored once.": "1 in GCEMetadataScripts, 1 in trainmaster",
         "The installed gcloud still has the commands of AI Platform Training.": (
             "refused: ERROR: Invalid choice: 'ai-platform'."

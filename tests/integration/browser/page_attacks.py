@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Error, sync_playwright
+from playwright.sync_api import BrowserContext, BrowserType, Error
 
 SCRIPT = (Path(__file__).parent / "attack.js").read_text(encoding="utf-8")
 """Defines `window.attack`, which sends requests and returns what the page learned from each."""
@@ -132,21 +132,26 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
 
 
 @contextmanager
-def browser(chromium: str, hosts: set[str]) -> Iterator[BrowserContext]:
-    """Run Chromium. Each of the hosts also has the foreign name that `rebound_name` returns."""
+def victims_browser(
+    chromium: BrowserType, program: str, hosts: set[str]
+) -> Iterator[BrowserContext]:
+    """Run Chromium, the program. Each of the hosts also has the foreign name that `rebound_name`
+    returns.
+
+    `chromium`: that of a browser that runs: a process cannot start Playwright twice.
+    """
     rules = ",".join(f"MAP {rebound_name(host)} {host}" for host in sorted(hosts))
-    with sync_playwright() as playwright:
-        process = playwright.chromium.launch(
-            executable_path=chromium,
-            chromium_sandbox=os.getuid() != 0,
-            args=[
-                "--no-proxy-server",
-                "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests",
-                f"--host-resolver-rules={rules}",
-            ],
-        )
-        yield process.new_context(ignore_https_errors=True)
-        process.close()
+    process = chromium.launch(
+        executable_path=program,
+        chromium_sandbox=os.getuid() != 0,
+        args=[
+            "--no-proxy-server",
+            "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests",
+            f"--host-resolver-rules={rules}",
+        ],
+    )
+    yield process.new_context(ignore_https_errors=True)
+    process.close()
 
 
 def rebound_name(host: str) -> str:

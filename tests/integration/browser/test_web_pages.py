@@ -11,26 +11,28 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Any
 
 import psutil
 import pytest
+from playwright.sync_api import Browser, BrowserContext
 
 from tests.integration.browser.page_attacks import (
     ZONE,
     Request,
     UnprotectedServer,
     attack,
-    browser,
     rebound_name,
     requests_for,
     shots,
+    victims_browser,
 )
+from tests.support.console_browser import installed_chromium
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
 from trainmaster_emulators.process import processes
@@ -48,7 +50,8 @@ pytestmark = [
 ]
 """`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+Victim = Callable[[set[str]], AbstractContextManager[BrowserContext]]
+"""Runs the browser that opens the attacking page. Each of the hosts has a foreign name, too."""
 """Names of Chromium, in the order in which they are tried."""
 CROSS_ORIGIN_ATTACKS = (
     ("http://attacker.example", "simple"),
@@ -68,15 +71,12 @@ REFUSALS = ("403 ", "405 ")
 
 
 @pytest.fixture(scope="module")
-def chromium() -> str:
-    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if path is None:
-        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
-    return path
+def victim(browser: Browser) -> Victim:
+    return partial(victims_browser, browser.browser_type, installed_chromium())
 
 
 @pytest.fixture(scope="module")
-def stack(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def stack(victim: Victim, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """A stack with one VM, so that a metadata server listens, too.
 
     A realistic stack has all listeners of an ordinary one, and those of its IAM.
@@ -198,14 +198,14 @@ def test_every_service_of_the_stack_is_attacked(stack: LocalStack) -> None:
 
 
 def test_page_of_another_origin_learns_and_changes_nothing(
-    chromium: str, stack: LocalStack
+    victim: Victim, stack: LocalStack
 ) -> None:
     before = effects(stack)
     targets = [f"http://{address}" for address in listeners(stack)] + [
         f"https://{stack.state.endpoints.storage_tls}"
     ]
     learned = []
-    with browser(chromium, {"127.0.0.1"}) as context:
+    with victim({"127.0.0.1"}) as context:
         for origin, manner in CROSS_ORIGIN_ATTACKS:
             outcomes = attack(context, origin, shots([manner], targets, requests_of(stack)))
             learned += [
@@ -218,12 +218,12 @@ def test_page_of_another_origin_learns_and_changes_nothing(
 
 
 def test_page_with_a_rebound_name_learns_and_changes_nothing(
-    chromium: str, stack: LocalStack
+    victim: Victim, stack: LocalStack
 ) -> None:
     before = effects(stack)
     addresses = listeners(stack)
     learned = []
-    with browser(chromium, {address.partition(":")[0] for address in addresses}) as context:
+    with victim({address.partition(":")[0] for address in addresses}) as context:
         for address in addresses:
             host, _, port = address.partition(":")
             scheme = "https" if address == stack.state.endpoints.storage_tls else "http"
@@ -241,14 +241,14 @@ def is_refusal(outcome: str) -> bool:
     return outcome in NOTHING or outcome.startswith(REFUSALS)
 
 
-def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
+def test_attacks_succeed_against_an_unprotected_server(victim: Victim) -> None:
     requests = {"read": Request("GET", "/secret"), "write": Request("POST", "/change", '{"a":"b"}')}
     replacement = {"replace": Request("PUT", "/change", '{"a":"b"}')}
     server = UnprotectedServer()
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), server.handler())) as address:
         port = address.rpartition(":")[2]
         rebound = f"http://{rebound_name('127.0.0.1')}:{port}"
-        with browser(chromium, {"127.0.0.1"}) as context:
+        with victim({"127.0.0.1"}) as context:
             for origin, target, manner, outcome in (
                 ("http://attacker.example", address, "simple", "opaque"),
                 ("http://attacker.example", address, "form", "opaque"),
@@ -264,10 +264,10 @@ def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
                 assert any('"a":"b' in body for body in server.received), manner
 
 
-def test_browser_does_not_connect_to_blocked_ports(chromium: str) -> None:
+def test_browser_does_not_connect_to_blocked_ports(victim: Victim) -> None:
     requests = {"write": Request("POST", "/change", '{"a":"b"}')}
     host = "127.84.250.1"
-    with ExitStack() as stack, browser(chromium, {host}) as context:
+    with ExitStack() as stack, victim({host}) as context:
         servers = {}
         for port in processes.BROWSER_BLOCKED_PORTS:
             servers[port] = UnprotectedServer()

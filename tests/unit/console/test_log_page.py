@@ -176,6 +176,8 @@ def test_live_page_that_falls_behind_names_what_it_does_not_show(short: Site) ->
     shown = rows(page)
     short.entries += burst(800, begin=20, first=50)
     page = short.text(update(page))
+    # The page shows the first burst, which ends 10.12 s after 03:00:00, and of the second one the
+    # last five windows, which begin at 20.75 s.
     assert "an unknown number of lines from 2026-11-21T03:00:10.120" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
     newest, gap = rows(page), link(page, "gap")

@@ -41,6 +41,10 @@ def a_group(machine_type: str = "n1-standard-4", **changes: object) -> TaskGroup
     return TaskGroup(TaskType.CHIEF, 1, machine_type, **values)  # type: ignore[arg-type]
 
 
+def a_tpu_group(tpu_type: str, hosts: int = 1) -> TaskGroup:
+    return a_group("", tpu=Tpu(tpu_type, runtime="any", hosts=hosts))
+
+
 def price_of(
     group: TaskGroup, price: PriceClass | None = None, **changes: Any
 ) -> Decimal | Unknown:
@@ -95,9 +99,10 @@ DISK = 100 * Decimal("0.17") / HOURS_OF_MONTH
             + 375 * LOCAL_SSD_GIB_MONTH / HOURS_OF_MONTH
             + DISK,
         ),
-        (a_group("", tpu=Tpu("v5litepod-8", "r")), False, 8 * Decimal("1.2")),
-        (a_group("", tpu=Tpu("v5litepod-16", "r", hosts=4)), True, 4 * Decimal("0.54")),
-        (a_group("", tpu=Tpu("v5p-16", "r", hosts=2)), False, 4 * Decimal("4.2")),
+        # The price of a TPU slice is that of one host: its chips, four in a slice of several hosts.
+        (a_tpu_group("v5litepod-8"), False, 8 * Decimal("1.2")),
+        (a_tpu_group("v5litepod-16", hosts=4), True, 4 * Decimal("0.54")),
+        (a_tpu_group("v5p-16", hosts=2), False, 4 * Decimal("4.2")),
     ],
 )
 def test_price_of_a_machine_is_the_sum_of_its_parts(
@@ -132,8 +137,8 @@ def test_price_of_a_worked_example_equals_the_published_one() -> None:
             {},
             "nvidia-tesla-k80",
         ),
-        (a_group("", tpu=Tpu("v2-8", "r")), {}, "chips of v2"),
-        (a_group("", tpu=Tpu("v6e-8", "r")), {"price": FlexStart()}, "flex-start"),
+        (a_tpu_group("v2-8"), {}, "chips of v2"),
+        (a_tpu_group("v6e-8"), {"price": FlexStart()}, "flex-start"),
     ],
 )
 def test_price_that_is_not_certain_is_unknown_with_a_reason(
@@ -165,8 +170,8 @@ def test_every_listed_machine_type_has_parts_with_skus_unless_its_family_is_unpr
     unknown = {name for name, found in parts.items() if isinstance(found, Unknown)}
     families = {MACHINE_TYPES[name].family.name for name in unknown}
     assert families == UNPRICED, "give their SKUs in core/machines, or name them in UNPRICED"
-    used = {part[0] for found in parts.values() if not isinstance(found, Unknown) for part in found}
-    assert used <= RESOURCES
+    known = [found for found in parts.values() if not isinstance(found, Unknown)]
+    assert {resource for found in known for resource, _, _ in found} <= RESOURCES
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,8 @@ def test_priced_vcpus_and_memory_are_those_of_compute_engine(
 ) -> None:
     parts = parts_of(machine_type)
     assert not isinstance(parts, Unknown)
-    assert [number for _, number, _ in parts[:2]] == [vcpus, memory_gib]
+    (_, priced_vcpus, _), (_, priced_memory_gib, _), *_others = parts
+    assert (priced_vcpus, priced_memory_gib) == (vcpus, memory_gib)
 
 
 @pytest.mark.parametrize(

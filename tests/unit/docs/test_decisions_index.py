@@ -1,4 +1,7 @@
-"""docs/decisions/README.md lists every decision once: records by title, sections by number."""
+"""docs/decisions/README.md lists every decision once: records by title, sections by number.
+
+A record is a file of its own for one decision. The other decisions are sections of five pages.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ FOLDER: Final = Path(__file__).parents[3] / "docs" / "decisions"
 INDEX: Final = (FOLDER / "README.md").read_text(encoding="utf-8")
 RECORD: Final = re.compile(r"(?m)^- \[(?P<title>.+)\]\((?P<file>[^)]+)\)$")
 SECTION: Final = re.compile(r"\[(\d+)\]\(([\w-]+\.md)#decision-(\d+)\)")
+"""A link to a section: its text is the number, its address the page and the same number."""
 HEADING: Final = re.compile(r"(?m)^### Decision (\d+)$")
 
 

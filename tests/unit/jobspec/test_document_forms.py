@@ -1,5 +1,9 @@
-"""The forms in which clients write the same document have the same plan, and a document of no kind
-is explained.
+"""The forms in which clients write the same document have the same plan, and the refusal of a
+document of no kind names the kinds.
+
+The kind of a document is the API that it was written for. Its *body* is the field that describes
+the job, such as `trainingInput` or `jobSpec`. For some kinds, the fields of the body may also stand
+at the top level of the document; *wrapped* is the document with the body in its own field.
 """
 
 from __future__ import annotations
@@ -81,8 +85,10 @@ def test_job_file_has_the_same_plan_in_every_form(name: str) -> None:
         ),
     }
     if kind.allows_bare_body:
-        body: Any = whole[kind.sent_body if kind.sent_body in whole else snake_case(kind.sent_body)]
-        rest: dict[str, Any] = {key: value for key, value in whole.items() if value is not body}
+        body_names = (kind.sent_body, snake_case(kind.sent_body))
+        (body_name,) = [name for name in body_names if name in whole]
+        body: Any = whole[body_name]
+        rest: dict[str, Any] = {key: value for key, value in whole.items() if key != body_name}
         forms["top level"] = {**rest, **body}
         forms["single values at the top level"] = {
             **rest,
