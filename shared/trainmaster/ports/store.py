@@ -131,13 +131,15 @@ class Ledgers(Protocol):
         ...
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
-        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank
-        and time.
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence.round_key`),
+        by rank and time.
         """
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the losses of this round or hold that were committed after this ledger entry.
+        """Return the losses of this round, or of this hold, that were committed after this entry.
+
+        `round_key`: that of the round, or of the time before it in which its members hold.
 
         Only losses that were reported at most `COMMIT_MAX` before the entry count. The first
         `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.
