@@ -190,8 +190,9 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
 def time_ticks(start: datetime, end: datetime, x_of: Callable[[datetime], float]) -> list[Tick]:
     """Return a tick with the time of the start, and others after round lengths of time since it.
 
-    `x_of`: time → position. Ticks that would be too near to the one before are left out. Where a
-    long stretch is drawn shorter, the lengths are those of the rest.
+    `x_of`: time → position. Ticks that would be too near to the one before are left out. The
+    longest of these lengths is used that leaves no part without a label which is wider than
+    `UNLABELLED_MAX`: where a long stretch is drawn shorter, that is a length of the rest.
     """
     length_s = (end - start).total_seconds()
     longest_s = _step_s(length_s)

@@ -4,8 +4,9 @@ Creating the entry is the duplicate check. Folding all entries of a job, in the 
 commits, rebuilds its stored state.
 
 Some changes are written to the job's document alone, whatever the number of its replicas: the end
-of a round, and a move to another zone, which raises the floor, the lowest VM generation that
-counts. `recall` shows the replicas as they are after such changes.
+of a round, the common run of the members of a synchronous job, and a move to another zone, which
+raises the floor, the lowest VM generation that counts. `recall` shows the replicas as they are
+after such changes.
 """
 
 from __future__ import annotations

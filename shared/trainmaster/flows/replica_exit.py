@@ -1,4 +1,7 @@
-"""A replica exited: it restarts or is replaced, its round stops, or the job is rerun or ends."""
+"""A replica exited: it restarts or is replaced, its round stops, or the job is rerun or ends.
+
+A round is one common run of the members of a synchronous job.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from trainmaster.ports import Suggester
 CYCLES_MAX: Final = 8
 """Cycles in one delivery, each over all trials that have not ended. The next delivery continues."""
 REQUESTS_MAX: Final = 4
-"""How often a request is continued at once. After that, the sweep continues."""
+"""How often a request is continued at once. After that, the sweep continues, within a minute."""
 NEW_TRIALS_MAX: Final = 16
 """New trials in one cycle. Each takes a few reads and two commits."""
 CANCELLED_BY: Final = "its tuning job, which has ended"

@@ -8,8 +8,8 @@
                                              building, and the event must stay in Pub/Sub
     any other 4xx                            PermanentError: the same call would fail again
 
-The fleets know more: each of their calls is repeated by the next sweep, so none of their errors is
-permanent (`compute_fleet.errors`, `tpu_fleet.errors`).
+The fleets know more: the sweep, every minute, repeats each of their calls, so none of their errors
+is permanent (`compute_fleet.errors`, `tpu_fleet.errors`).
 
 The table does not contain lost races. Only commits can lose one, so `gcp.firestore.store`
 recognises them there.

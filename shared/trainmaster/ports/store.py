@@ -3,7 +3,8 @@
 A ledger is the record of a job's events and decisions. The *effects* of an entry, such as a request
 for VMs, are confirmed in it when they have happened. An *attempt* is one execution of the whole
 job, and a *round* one common start of its members; between rounds, members *hold*: they wait for
-each other. The *floor* is the lowest VM generation that counts: VMs below it are outdated.
+each other. A *sweep* checks all jobs, every minute. The *floor* is the lowest VM generation that
+counts: VMs below it are outdated.
 
 Adapters are in `gcp.firestore` and, for tests and the simulator, in `trainmaster_local.memory`; one
 contract test holds both to these docstrings.
@@ -130,13 +131,15 @@ class Ledgers(Protocol):
         ...
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
-        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank
-        and time.
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence.round_key`),
+        by rank and time.
         """
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the losses of this round or hold that were committed after this ledger entry.
+        """Return the losses of this round, or of this hold, that were committed after this entry.
+
+        `round_key`: that of the round, or of the time before it in which its members hold.
 
         Only losses that were reported at most `COMMIT_MAX` before the entry count. The first
         `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.

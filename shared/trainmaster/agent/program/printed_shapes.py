@@ -34,6 +34,7 @@ _STAMP = re.compile(
     r"(?<![\d:])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? ?"
     r"|\b\d{10}\.\d{1,9} ?"
 )
+# A frame of a traceback, after the label of its line
 _FRAME_PLACE = re.compile(r'[^"]{0,200}? {1,20}File "[^"]+", line \d+')
 _LABEL_MAX = 200
 """Longest label, in characters, in which a time is searched."""
@@ -54,6 +55,7 @@ _BOX = re.compile(r"(.*?)[╭┌+][─\- ]*Traceback \(most recent call last\):?
 _BOX_END = re.compile(r"\s*[╰└+][─-]{3,}[╯┘+]\s*$")
 _PATH_MAX = 1024
 """Longest path, in characters, that a box breaks into several lines."""
+# A frame in a box: file, line and function
 _BOX_FRAME = re.compile(r"(\S.*):(\d+) in (\S+)$")
 _BOX_CODE = re.compile(r"[│|❱╭╰]")
 """In a line of source, or of the box of local variables."""
@@ -418,6 +420,7 @@ class Note(NamedTuple):
     pattern: re.Pattern[str]
 
 
+# The label at the beginning of a line, such as `tracker:`
 _LABEL = re.compile(r"[A-Za-z][\w.-]{1,30}:(?=\s|$)")
 NOTES = (
     Note("W&B 0.18 `wandb: …`", re.compile(r"wandb:")),

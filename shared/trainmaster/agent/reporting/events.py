@@ -168,7 +168,7 @@ class EventReporter:
             str(self._index),
             str(key.incarnation),
         ]
-        if config.tenure_key:
+        if config.tenure_key:  # jobs share this VM: none may use the token of another one
             audience.append(config.tenure_key)
         return Event(
             topic=config.topics[topic],

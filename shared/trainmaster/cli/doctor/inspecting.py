@@ -27,6 +27,7 @@ def open_inspection(values: Settings) -> Inspection:
         host = os.environ.get(variable, "")
         return host if not host or "://" in host else f"http://{host}"
 
+    # An empty endpoint is Google's own, the only one that is sent credentials.
     endpoints = Endpoints(
         pubsub=emulator("PUBSUB_EMULATOR_HOST"),
         firestore=emulator("FIRESTORE_EMULATOR_HOST"),

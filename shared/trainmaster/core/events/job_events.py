@@ -1,8 +1,9 @@
 """Events about a job as a whole.
 
 The gang is the VMs of a job that are requested together, in one zone; each request is a placement
-round, and a pass is one request in each of the job's zones. A member is a replica of a synchronous
-job, and a round one common run of all members, which is held until all of them are ready.
+round, and a pass is one request in each of the job's zones. The floor is the lowest VM generation
+that counts. A member is a replica of a synchronous job, and a round one common run of all members,
+which is held until all of them are ready. The sweep looks at all jobs every minute.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class VmsNotCreated(JobEventBase):
     others_created: bool = False
     """Whether the zone has VMs of other roles.
 
-    Only looked up for jobs with a cap, or that are no gang.
+    Only looked up for jobs with a cap (`maxCost`), or that are no gang.
     """
     required_present: bool = False
     """Whether a job without a gang has the VMs of all its required replicas in the zone."""
@@ -242,7 +243,7 @@ class VmsOutOfReach(JobEventBase):
 class ZonesEmptied(JobEventBase):
     """A complete listing shows no VM of the job in the zones that it has left.
 
-    A VM of a late insert that comes to light there afterwards is held, and deleted.
+    A VM that a late insert creates there afterwards gets no order to run, and is deleted.
     """
 
     job_id: str

@@ -4,8 +4,8 @@ A round is one common run: its members start together, and when one of them fail
 all start again in the next round, which is held until all of them are ready. All other replicas are
 judged each alone. The gang is the VMs of a job, which move to another zone together.
 
-A member's `incarnation` is the round that it was last ready for; no document of a member is written
-when a round ends.
+An incarnation is one run of a replica's program. That of a member, `Replica.incarnation`, is the
+round that it was last ready for; no document of a member is written when a round ends.
 """
 
 from __future__ import annotations

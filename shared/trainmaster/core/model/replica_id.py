@@ -1,4 +1,4 @@
-"""Replica ids: positions in a job, independent of VM and incarnation."""
+"""Replica ids: positions in a job, independent of the VM and of the execution of the program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRIMARY_TYPES: Final = (TaskType.CHIEF, TaskType.MASTER)
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaId:
-    """Task type and index of a replica. It stays the same for all its VMs and incarnations."""
+    """Task type and index of a replica. It stays the same for all its VMs and executions."""
 
     task_type: TaskType
     index: int

@@ -3,8 +3,8 @@
 The main thread of an agent starts two writes every 30 seconds: the time to a guest attribute of its
 VM, the heartbeat; and a point of the series `agent/alive` to Cloud Monitoring. One call shows the
 series of all jobs, so `vm_check` sees within a minute that one is missing. It takes a call for each
-VM to read heartbeats: only a reconciliation that the sweep requested reads them, of VMs whose
-series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
+VM to read heartbeats: only a reconciliation that the sweep (every minute) requested reads them, of
+VMs whose series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
 
     series     heartbeat        the VM is lost when
     fresh      not read         never

@@ -1,8 +1,8 @@
 """Steps for the machines of a set that is kept: its VMs idle, and all other VMs of the set are
 deleted.
 
-A kept VM gets the directive STOP of the incarnation that would follow, which ends its program, and
-the agent's repeated reports.
+A kept VM gets the directive STOP of the incarnation (execution of its program) that would follow,
+which ends the program that runs, and the agent's repeated reports.
 """
 
 from __future__ import annotations

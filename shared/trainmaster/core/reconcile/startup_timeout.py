@@ -1,6 +1,7 @@
 """Startup timeouts: replicas whose agent should have reported by now.
 
-No event reports such a failure.
+No event reports such a failure. The agent reports that a replica is ready before each incarnation,
+one execution of its program.
 """
 
 from __future__ import annotations

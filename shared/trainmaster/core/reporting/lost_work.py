@@ -1,9 +1,10 @@
 """Lost work, estimated for each loss from its time and the times of the checkpoints before it.
 
-An incarnation that did not complete, and was followed by another one, lost the work since its last
-checkpoint. Trainmaster does not see checkpoints being saved. It sees when objects in the job's
-directory were created, which is evidence but not proof: a program may save elsewhere, overwrite a
-checkpoint, or delete an old one. Each loss therefore has two bounds.
+An incarnation (one execution of a replica's program) that did not complete, and was followed by
+another one, lost the work since its last checkpoint. Trainmaster does not see checkpoints being
+saved. It sees when objects in the job's directory were created, which is evidence but not proof: a
+program may save elsewhere, overwrite a checkpoint, or delete an old one. Each loss therefore has
+two bounds.
 
     at most    loss - newest checkpoint that is still there, written in this incarnation; else the
                whole incarnation

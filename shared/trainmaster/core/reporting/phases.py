@@ -1,10 +1,11 @@
 """The phases of each replica with their times, derived from the ledger. The timeline of a job, its
 machine time and its cost are made of them.
 
-The phases of a replica follow each other without a gap, from the acceptance of the job to its end.
-Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
-message states when the agent started: the search for a VM ended and its setup began. As long as no
-such time is known, STARTING and REPLACING contain both.
+An attempt is one run of the whole job, and an incarnation one execution of a replica's program in
+it. The phases of a replica follow each other without a gap, from the acceptance of the job to its
+end. Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A
+vm-ready message states when the agent started: the search for a VM ended and its setup began. As
+long as no such time is known, STARTING and REPLACING contain both.
 
 `replica_spans` goes through the steps of a job's history, keeps the open span of each replica, and
 closes it when the replica is in another phase.

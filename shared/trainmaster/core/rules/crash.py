@@ -33,6 +33,7 @@ CRASHES: Final = frozenset(
 """Signals that end a process for what it did itself, after which faulthandler prints stacks."""
 
 _FATAL: Final = "Fatal Python error: "
+# The line before the stack of the thread that crashed, and the frames of a stack
 _CURRENT_THREAD: Final = re.compile(
     r"^(?:Current thread 0x\w+(?: \[[^\]\n]*\])?|Stack) \(most recent call first\):\n", re.MULTILINE
 )
@@ -41,6 +42,7 @@ _FRAME: Final = re.compile(
     re.MULTILINE,
 )
 _LIBRARY_PATH: Final = re.compile(r"/lib/python3|/site-packages/|/dist-packages/|^<")
+"""In the path of a file that is Python's or a package's, or of code without a file (`<string>`)."""
 _NAMED_SIGNAL: Final = re.compile(r"\bSIG(?:SEGV|BUS|FPE|ILL|ABRT)\b")
 """In the error of a launcher: `Signal 11 (SIGSEGV) received by PID 4711`."""
 

@@ -1,6 +1,7 @@
 """One exit of a replica, and the facts about it that the rows of the rule table look at.
 
-`exit_texts` puts them into words.
+A round is one common run of the members of a synchronous job. One of their exits, the verdict,
+decides about all; any other replica is judged alone. `exit_texts` puts the facts into words.
 """
 
 from __future__ import annotations

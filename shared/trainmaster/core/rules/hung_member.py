@@ -1,5 +1,8 @@
 """The member of a round that is charged for a hang.
 
+A round is one common run of the members of a synchronous job. When one of them has ended, all stop,
+and one exit decides who is charged with the restart.
+
 In a synchronous job, a member that hangs makes the others hang or fail, so the first end of a round
 is often not that of the member at fault. There are two cases.
 

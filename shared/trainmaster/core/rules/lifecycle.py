@@ -4,8 +4,9 @@ ready.
     submitted ──► QUEUED ──► PREPARING: VMs requested ──► RUNNING: all required replicas ready
 
 A synchronous job begins with a held round: its members wait until all of them are ready, and start
-together. An event that comes too late is ignored (`stale`); so is one that comes too early, which
-is judged again when it is repeated (`provisional`).
+together. An incarnation is one execution of a replica's program. An event that comes too late is
+ignored (`stale`); so is one that comes too early, which is judged again when it is repeated
+(`provisional`).
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
     moved, or begin a held round.
     """
     job = state.job
-    if event.round:
+    is_of_held_round = event.round > 0
+    if is_of_held_round:
         return judge_round(state, event, now)
     if event.attempt != job.attempt:
         return stale(Reason.OUTDATED, f"The job was rerun after attempt {event.attempt}.")
@@ -126,12 +128,12 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     if is_ready(job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
     number = job.round.number if is_member(job.plan, replica.replica_id) else None
+    # `placed`: the plan of the alternative whose VMs are requested now.
     hosts = job.placed.plan.group(replica.replica_id.task_type).hosts
     finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
-    # What is stored about hosts may be of an earlier incarnation.
-    reported = (
-        replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
-    )
+    # Those of an earlier incarnation count no longer.
+    hosts_are_current = current_incarnation(job, replica) == replica.incarnation
+    reported = replica.hosts_ready if hosts_are_current else ()
     has_ended = round_end(state, event) is not None
     keeps_vm = number is not None and has_kept_vm(job, replica)
     hosts_ready = {*reported, subject.host}

@@ -198,8 +198,8 @@ def replica_failed(event: ReplicaExited, plan: Plan, silent: ReplicaId | None = 
         message = f"{who} exited with a non-zero status of {status}."
     tail = event.tail.strip()
     words = _last_words(event)
-    is_said = event.cause is ExitCause.STALLED
-    why = "" if is_said else cause(event) or f"{words[:1].upper()}{words[1:]}"
+    message_has_cause = event.cause is ExitCause.STALLED
+    why = "" if message_has_cause else cause(event) or f"{words[:1].upper()}{words[1:]}"
     lines = [line for line in (why, remedy_of_exit(event, plan)) if line]
     if tail:
         lines += ["", tail] if lines else [tail]

@@ -30,6 +30,7 @@ _SAYS_FAILED: Final = re.compile(
     r"|unsupported|denied|refus(?:ed|ing)|usage:)",
     re.IGNORECASE,
 )
+"""Words of a line that says that something failed."""
 _LAUNCHER: Final = re.compile(
     r"^make(?:\[\d+\])?: \*\*\*|\bnpm err!|^srun: |mpirun|mpiexec|horovodrun|torchrun"
     r"|exits? with (?:return )?code|exited with|non-zero (?:status|exit)|exit (?:code|status)",

@@ -1,7 +1,7 @@
 """Sentences about stalls: programs that their agents ended because they hung.
 
-A program hangs alone, or with the other members of its round, in which case one sentence says who
-stalled and where each one hung.
+A program hangs alone, or with the other members of its round (the common run of a synchronous job),
+in which case one sentence says who stalled and where each one hung.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A notification is an effect of its own: its ledger entry stays open until the message is published,
 independently of the requests to provision and to tune. An error delays neither the event nor the
-job. The sweep publishes what is left.
+job. The sweep, which looks at all jobs every minute, publishes what is left.
 """
 
 from __future__ import annotations

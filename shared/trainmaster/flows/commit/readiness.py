@@ -1,7 +1,8 @@
 """The start of a job, or of a round, when its last replica has reported that it is ready.
 
 A job begins when every required replica of its attempt has been ready since its VMs were last moved
-to another zone. A synchronous job waits in a held round until every member is ready for it.
+to another zone. The members of a synchronous job run together, in rounds: it waits in a held round
+until every member is ready for it.
 """
 
 from __future__ import annotations

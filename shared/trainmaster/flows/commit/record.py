@@ -6,8 +6,9 @@
       └──────────────────────────────┘ entry exists: judged before, perhaps not published yet
 
 A crash before the commit leaves nothing. After a crash between commit and publication, the
-redelivered event finds its entry and publishes the effects, or the sweep does. Notifications and a
-job's log are for people and other systems: an error while writing them delays nothing.
+redelivered event finds its entry and publishes the effects, or the sweep (every minute) does.
+Notifications and a job's log are for people and other systems: an error while writing them delays
+nothing.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
             └── another pass admitted a job meanwhile ──┘
 
 A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it
-leaves. It runs when a job is submitted, when a job has ended, and when a sweep finds that something
-has changed since. It does not run if another pass has seen the new job, or began after the request:
-of a thousand requests at once, nearly all would find nothing new.
+leaves. It runs when a job is submitted, when a job has ended, and when a sweep (every minute) finds
+that something has changed since. It does not run if another pass has seen the new job, or began
+after the request: of a thousand requests at once, nearly all would find nothing new.
 
 A lease keeps passes from running side by side. A pass that finds the lease taken ends at once,
 because the running pass decides about all queued jobs, except those that were submitted after it

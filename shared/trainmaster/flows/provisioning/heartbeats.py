@@ -1,4 +1,5 @@
-"""Reading the two signs that an agent works, within a reconciliation that the sweep requested.
+"""Reading the two signs that an agent works, within a reconciliation that the sweep requests every
+minute.
 
     heartbeat    the time that the agent has written to a guest attribute of its VM: one call for
                  each VM

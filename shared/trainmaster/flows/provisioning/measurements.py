@@ -1,5 +1,5 @@
 """Reading measurements of trials that run, within a reconciliation of their tuning job that the
-sweep requested.
+sweep requests every minute.
 
     program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for
     all trials

@@ -13,7 +13,8 @@ A reconciliation is level-triggered: it compares the stored state with the liste
 twice, late, concurrently, or stop halfway. It is done only when VMs that were listed after its last
 step need no further step that may be taken now, and no entry was committed since the state was
 loaded. Until then it keeps that state: reading a gang again is expensive. VMs may still be missing
-then, for lack of capacity, or agents may have to report: the sweep continues.
+then, for lack of capacity, or agents may have to report: the sweep, the check of all jobs every
+minute, continues.
 
 `delivery` has the lease, and what happens when a delivery cannot finish.
 """

@@ -1,8 +1,8 @@
 """Meaning of Compute Engine's errors: a capacity error, a transient error, or a refusal.
 
-None is permanent: the sweep repeats each of these calls, so an event that Google refuses stays in
-Pub/Sub until an operator has repaired the cause. `tests/contract/test_call_statuses.py` has a table
-of what each status means for each call.
+None is permanent: the sweep, every minute, repeats each of these calls, so an event that Google
+refuses stays in Pub/Sub until an operator has repaired the cause.
+`tests/contract/test_call_statuses.py` has a table of what each status means for each call.
 
 Source of the table: SkyPilot's failover handler for Compute Engine, and the error codes of
 https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation.

@@ -1,8 +1,8 @@
 """Meaning of Cloud TPU's errors: a capacity error, a transient error, or a refusal.
 
-None is permanent: the sweep repeats each of these calls, so an event that Google refuses stays in
-Pub/Sub until an operator has repaired the cause. `tests/contract/test_call_statuses.py` has a table
-of what each status means for each call.
+None is permanent: the sweep, every minute, repeats each of these calls, so an event that Google
+refuses stays in Pub/Sub until an operator has repaired the cause.
+`tests/contract/test_call_statuses.py` has a table of what each status means for each call.
 
 One error code has several meanings (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a
 minute), so the message decides. Source of the messages: responses in public issue threads, and

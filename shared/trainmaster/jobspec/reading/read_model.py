@@ -3,7 +3,8 @@
 Fields with a problem are left out. `accept` calls `with_lists` and then `read_model`.
 
 The body of a document is the object below `trainingInput`, `jobSpec` or the like. Some kinds of
-documents may have its fields at the top level instead: a bare body.
+documents may have its fields at the top level instead: a bare body. `Problems.names` records how
+the sender spelled each name: empty for a level that was left out.
 
 Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the
 latter. Unknown names are refused: a typo in an optional field must not cost a night of training
@@ -94,8 +95,9 @@ def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str,
     for name, value in written.items():
         canonical = names.get(name, "")
         is_single = canonical in lists and value is not None and not isinstance(value, list)
-        # `lists` says whether items are objects; a value of another type is refused later.
-        is_item = isinstance(value, dict) is lists.get(canonical)
+        has_objects = lists.get(canonical)
+        # A value of another type than the items is refused later.
+        is_item = isinstance(value, dict) is has_objects
         listed = [value] if is_single and is_item else value
         inner = models.get(canonical)
         match listed:

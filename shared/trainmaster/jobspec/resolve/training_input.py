@@ -213,7 +213,7 @@ def _container_program(
     Without command and arguments the image's own run. A command runs without the image's arguments;
     arguments go to the image's ENTRYPOINT. Source: the API's schema, ReplicaConfig.
     """
-    # The primary on a TPU is the role "worker".
+    # By its type: the primary on a TPU has the role name "worker".
     is_primary = role.task_type in (TaskType.CHIEF, TaskType.MASTER)
     config = role_configs(training)["master" if is_primary else role.name]
     container = Container(
