@@ -1,5 +1,8 @@
 """The simulator can fail: with one defence removed, it finds violations in histories that pass with
 the defence.
+
+A defence is a part of the product that keeps one kind of fault from doing harm, such as the check
+that an event was not recorded before.
 """
 
 from __future__ import annotations

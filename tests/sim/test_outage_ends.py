@@ -43,21 +43,24 @@ def test_vms_of_a_job_that_ended_in_an_outage_are_deleted_by_the_next_sweep(
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    job = SimJob(JOB, *training_job(1, 1, JOB), duration_s=5000, checkpoint_s=30)
+    document, plan = training_job(workers=1, variant=1, job_id=JOB)
+    job = SimJob(JOB, document, plan, duration_s=5000, checkpoint_s=30)
     history = History(Scenario((job,), CALM), rng_of(0, CALM))
     scheduler = history.context.scheduler
     history.users.plan(job)
     scheduler.after(10, history._sweep)
     scheduler.run_until(BEGINS_S)
-    assert len(history.pool.present) == 2
+    assert len(history.pool.present) == 2, "the job runs"
     with monkeypatch.context() as patch:
         for call in calls:
             patch.setattr(SimFleet, call, fail)
         scheduler.run_until(CANCELLED_S)
         cancel_job(JOB, "me", history.functions._deps())
         scheduler.run_until(ends_s)
-        assert len(history.pool.present) == 2
+        assert len(history.pool.present) == 2, "its VMs are left"
+    _, longest_deletion_s = DELETE_S
     scheduler.run_until(
-        ends_s + SWEEP_S + DECIDES_S + DELETE_S[1], stop_when=lambda: not history.pool.present
+        ends_s + SWEEP_S + DECIDES_S + longest_deletion_s,
+        stop_when=lambda: not history.pool.present,
     )
     assert not history.pool.present
