@@ -24,12 +24,17 @@ from trainmaster.ports import CreateOutcome, NotCreated
 
 FOREVER_S: Final = 1e9
 DAY_S: Final = 86_400.0
+LAST_SAVE_S: Final = 270.0
+"""How long before a job's `maxCost` is used up its programs are asked to save, at most."""
 FAILURE: Final[Facts] = {"exit_status": 1, "error": BUG}
 WEEK: Final = {"maxRunningTime": "604800s"}
 
 
 class Scripted(History):
-    """A job that trains until the test ends, unless its programs are told to exit."""
+    """A job that trains until the test ends, unless its programs are told to exit.
+
+    `size`: the number of its replicas, or of its slices. `kind`: see `job_documents`.
+    """
 
     def __init__(
         self,

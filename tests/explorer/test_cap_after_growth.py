@@ -1,5 +1,8 @@
 """Requests to save after a growth that no program answered by stopping: the gang grows all the
 same, and the programs are asked again at the `maxCost`.
+
+An elastic gang goes on with fewer members when a VM cannot be replaced. It grows when the VM is
+there: its programs are asked to save, are stopped, and start together with the new member.
 """
 
 from __future__ import annotations
@@ -7,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.explorer.causes import EXITS, GOES_ON, IGNORES
-from tests.explorer.scripted import DAY_S, Scripted
+from tests.explorer.scripted import DAY_S, LAST_SAVE_S, Scripted
 from trainmaster.core.model.job import JobState
 from trainmaster.core.timeouts import GROWTH_MIN, SAVE_MAX
 
@@ -19,8 +22,11 @@ RESTART_S = 60.0
 
 
 def shrink(reaction: str | None, **options: object) -> Scripted:
-    """Return a job of three members that goes on with two, until Google has a VM again."""
-    case = Scripted(3, options={"elastic": {"minReplicas": 2}, **options})
+    """Return a job of three members that goes on with two, until Google has a VM again.
+
+    `reaction`: what its programs do when they are asked to save.
+    """
+    case = Scripted(size=3, options={"elastic": {"minReplicas": 2}, **options})
     case.explored.reaction_to_save = reaction
     case.train(700)
     lose(case)
@@ -31,7 +37,7 @@ def lose(case: Scripted) -> None:
     case.stockout(STOCKOUT_S)
     case.lose("worker-1")
     case.train(60)
-    assert len(case.job.round.without) == 1, case.story
+    assert len(case.job.round.without) == 1, case.story  # one member takes no part
     case.wait(STOCKOUT_S)
 
 
@@ -76,13 +82,13 @@ def test_cap_soon_after_a_growth_asks_again() -> None:
     case.wait(DAY_S)
     assert case.job.state is JobState.CANCELLED, case.story
     lost_s = case.lost_work_s()
-    assert max(lost_s.values()) <= 270, (lost_s, case.story)
+    assert max(lost_s.values()) <= LAST_SAVE_S, (lost_s, case.story)
     case.check()
 
 
 def test_cap_while_a_growth_waits_for_the_programs_asks_again() -> None:
     """The second directive to save is of the same round as the first."""
-    case = Scripted(3, options={"elastic": {"minReplicas": 2}, "maxCost": "0.90 USD"})
+    case = Scripted(size=3, options={"elastic": {"minReplicas": 2}, "maxCost": "0.90 USD"})
     case.explored.reaction_to_save = GOES_ON
     case.train()
     case.wait(case.life_s - case.world.now_s - STOCKOUT_S - LATE_S)
@@ -93,5 +99,5 @@ def test_cap_while_a_growth_waits_for_the_programs_asks_again() -> None:
     assert "worker 1 can join round 3" in growth, case.story
     assert "maxCost" in cap, case.story
     lost_s = case.lost_work_s()
-    assert max(lost_s["chief-0"], lost_s["worker-0"]) <= 270, (lost_s, case.story)
+    assert max(lost_s["chief-0"], lost_s["worker-0"]) <= LAST_SAVE_S, (lost_s, case.story)
     case.check()

@@ -5,19 +5,19 @@ and must be asked again before the job is cancelled.
 from __future__ import annotations
 
 from tests.explorer.causes import GOES_ON
-from tests.explorer.scripted import DAY_S, Scripted
+from tests.explorer.scripted import DAY_S, LAST_SAVE_S, Scripted
 from trainmaster.core.model.job import JobState
 
 CAP_USD = 0.6
-LAST_SAVE_S = 270.0
-"""How long before the end of the money the programs are asked to save."""
+SERVES_S = 120
+"""A request to save that is not older than this serves a later reason, too."""
 
 
 def run(announced_s: float | None) -> Scripted:
     """Let a job run until its `maxCost` is used up. `announced_s`: how long before, in seconds,
     maintenance of a VM is announced; None: it is not.
     """
-    case = Scripted(2, options={"maxCost": f"{CAP_USD} USD"})
+    case = Scripted(size=2, options={"maxCost": f"{CAP_USD} USD"})
     case.explored.reaction_to_save = GOES_ON
     case.train()
     if announced_s is not None:
@@ -38,7 +38,7 @@ def test_programs_that_saved_after_an_early_notice_are_asked_again_at_the_cap() 
 
 def test_request_of_less_than_two_minutes_ago_serves_the_cap_too() -> None:
     case = run(announced_s=320)
-    assert max(case.lost_work_s().values()) <= LAST_SAVE_S + 120, case.story
+    assert max(case.lost_work_s().values()) <= LAST_SAVE_S + SERVES_S, case.story
 
 
 def test_job_without_a_notice_asks_once() -> None:

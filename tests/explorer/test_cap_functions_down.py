@@ -21,7 +21,7 @@ DOWN_BEFORE_END_S = 300
 @pytest.mark.parametrize("kind", ["sync", "independent"])
 def test_job_costs_no_more_than_its_cap_while_functions_are_down(minutes: int, kind: str) -> None:
     options = {"independentReplicas": True} if kind == "independent" else {}
-    case = Scripted(REPLICAS, kind=kind, options={"maxCost": f"{CAP_USD} USD", **options})
+    case = Scripted(size=REPLICAS, kind=kind, options={"maxCost": f"{CAP_USD} USD", **options})
     case.wait(case.life_s - DOWN_BEFORE_END_S - case.world.now_s)
     assert case.is_running, case.story
     case.functions.down_until_s = case.world.now_s + 60 * minutes
@@ -35,7 +35,7 @@ def test_job_costs_no_more_than_its_cap_while_functions_are_down(minutes: int, k
 def test_job_on_cheap_machines_is_not_ended_early_while_functions_run() -> None:
     """Its rate is that of its dearest machines: the time is extended again and again."""
     spot = {"spot": {"use": "all", "onDemandAfter": 3}}
-    case = Scripted(REPLICAS, options={"maxCost": f"{CAP_USD} USD", **spot})
+    case = Scripted(size=REPLICAS, options={"maxCost": f"{CAP_USD} USD", **spot})
     case.wait(DAY_S)
     assert case.job.state is JobState.CANCELLED, case.story
     assert case.ended_s > 2 * case.life_s, "it would have ended"
@@ -44,7 +44,7 @@ def test_job_on_cheap_machines_is_not_ended_early_while_functions_run() -> None:
 
 
 def test_outage_far_from_the_cap_ends_no_vm() -> None:
-    case = Scripted(REPLICAS, options={"maxCost": f"{10 * CAP_USD} USD"})
+    case = Scripted(size=REPLICAS, options={"maxCost": f"{10 * CAP_USD} USD"})
     case.train(3600)
     case.functions.down_until_s = case.world.now_s + 3600
     case.wait(7200)

@@ -39,7 +39,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("reaction", ["peer", "bare", "abort", "launcher", "hangs"])
 def test_failure_of_one_member_charges_it_once_and_nobody_else(reaction: str) -> None:
-    case = Scripted(8, reaction=reaction)
+    case = Scripted(size=8, reaction=reaction)
     case.train(4000)
     case.fail("worker-1")
     case.train(60)
@@ -50,7 +50,7 @@ def test_failure_of_one_member_charges_it_once_and_nobody_else(reaction: str) ->
 @pytest.mark.parametrize("reaction", ["peer", "bare", "abort", "launcher", "hangs"])
 @pytest.mark.parametrize("fault", ["lose", "reboot", "hang"])
 def test_failure_of_one_machine_charges_nobody(fault: str, reaction: str) -> None:
-    case = Scripted(4, reaction=reaction)
+    case = Scripted(size=4, reaction=reaction)
     case.train(4000)
     match fault:
         case "lose":
@@ -70,7 +70,7 @@ def test_failure_of_one_machine_charges_nobody(fault: str, reaction: str) -> Non
 def test_reboot_of_a_vm_that_cannot_be_set_up_again_charges_nobody(
     reaction: str, is_late: bool
 ) -> None:
-    case = Scripted(3, reaction=reaction)
+    case = Scripted(size=3, reaction=reaction)
     case.train(4000)
     case.vm("worker-1").agents[0].fails_setup = True
     case.reboot("worker-1", after_s=2.0 if is_late else 40.0)
@@ -80,7 +80,7 @@ def test_reboot_of_a_vm_that_cannot_be_set_up_again_charges_nobody(
 
 
 def test_failure_of_a_member_that_cannot_be_set_up_again_is_charged_to_it() -> None:
-    case = Scripted(3, reaction="bare")
+    case = Scripted(size=3, reaction="bare")
     case.train(4000)
     case.vm("worker-1").agents[0].fails_setup = True
     case.fail("worker-1")
@@ -91,7 +91,7 @@ def test_failure_of_a_member_that_cannot_be_set_up_again_is_charged_to_it() -> N
 
 @pytest.mark.parametrize("reaction", ["launcher", "abort"])
 def test_job_that_only_loses_machines_lives_on(reaction: str) -> None:
-    case = Scripted(4, reaction=reaction)
+    case = Scripted(size=4, reaction=reaction)
     for loss in range(12):
         case.train(1800)
         (case.reboot if loss % 3 == 2 else case.lose)(f"worker-{loss % 3}")
@@ -102,7 +102,7 @@ def test_job_that_only_loses_machines_lives_on(reaction: str) -> None:
 
 
 def test_machine_that_breaks_every_program_is_replaced() -> None:
-    case = Scripted(4)
+    case = Scripted(size=4)
     case.train()
     broken = case.vm("worker-1").instance_id
 
@@ -119,7 +119,7 @@ def test_machine_that_breaks_every_program_is_replaced() -> None:
 
 
 def test_machine_that_reboots_young_again_and_again_is_replaced() -> None:
-    case = Scripted(4)
+    case = Scripted(size=4)
     case.train()
     unstable = case.vm("worker-1").instance_id
     for _ in range(4):
@@ -146,7 +146,7 @@ def test_machine_that_reboots_young_again_and_again_is_replaced() -> None:
 def test_loss_of_a_peer_long_ago_excuses_no_failure(
     kind: str, facts: dict[str, object], options: dict[str, object], state: JobState
 ) -> None:
-    case = Scripted(3, kind=kind, options=options, reaction="hangs")
+    case = Scripted(size=3, kind=kind, options=options, reaction="hangs")
     case.wait(3600)
     case.lose("worker-1")
     case.wait(3 * 3600)
@@ -160,7 +160,7 @@ def test_loss_of_a_peer_long_ago_excuses_no_failure(
 
 @pytest.mark.parametrize("first", ["failure", "abort"])
 def test_same_budget_pays_whichever_exit_is_judged_first(first: str) -> None:
-    case = Scripted(4, reaction="abort", noticed_s=0.6)
+    case = Scripted(size=4, reaction="abort", noticed_s=0.6)
     case.train(5000)
     with case.late_messages(5.0 if first == "abort" else 0.0):
         case.fail("worker-0")
@@ -174,7 +174,7 @@ def test_same_budget_pays_whichever_exit_is_judged_first(first: str) -> None:
 def test_primary_that_completed_ends_the_job_whatever_happens_to_its_machine(
     size: int, order: str
 ) -> None:
-    case = Scripted(size)
+    case = Scripted(size=size)
     case.train(3600) if size > 1 else case.wait(3600)
     with case.late_messages(10.0 if order == "loss" else 0.0):
         case.explored.programs.exit(case.program("chief-0"), {"exit_status": 0}, DONE)
@@ -189,7 +189,7 @@ def test_primary_that_completed_ends_the_job_whatever_happens_to_its_machine(
     "options", [{"exitPolicy": {"preset": "service"}}, {"disableRetries": True}, {}]
 )
 def test_backlog_makes_no_innocent_exit_final(options: dict[str, object], outage_s: float) -> None:
-    case = Scripted(3, reaction="bare", options=options)
+    case = Scripted(size=3, reaction="bare", options=options)
     case.train(3600)
     case.functions.down_until_s = case.world.now_s + outage_s
     case.lose("worker-0")
@@ -202,7 +202,7 @@ def test_backlog_makes_no_innocent_exit_final(options: dict[str, object], outage
 @pytest.mark.parametrize("minutes", [19, 21, 41, 50])
 def test_long_set_up_with_heartbeats_keeps_its_machine(minutes: int) -> None:
     shortest_s = longest_s = 60.0 * minutes
-    case = Scripted(1, slow_setup=1.0, slow_setup_s=(shortest_s, longest_s))
+    case = Scripted(size=1, slow_setup=1.0, slow_setup_s=(shortest_s, longest_s))
     case.wait(longest_s + 120)
     assert case.is_running, case.story
     assert case.cloud.count == FIRST_ID + 1, "another VM was created"
@@ -210,7 +210,7 @@ def test_long_set_up_with_heartbeats_keeps_its_machine(minutes: int) -> None:
 
 @pytest.mark.parametrize("ahead_s", [5, 60, 600, 3600])
 def test_clock_of_a_peer_gives_no_free_restarts(ahead_s: float) -> None:
-    case = Scripted(2)
+    case = Scripted(size=2)
     case.train(1000)
     case.lose("worker-0")
     case.train(100)
@@ -223,7 +223,7 @@ def test_clock_of_a_peer_gives_no_free_restarts(ahead_s: float) -> None:
 
 
 def test_machines_that_all_go_silent_are_replaced() -> None:
-    case = Scripted(2)
+    case = Scripted(size=2)
     case.train(3600)
     case.vm("chief-0").hang()
     case.vm("worker-0").hang()
@@ -234,7 +234,9 @@ def test_machines_that_all_go_silent_are_replaced() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "ps"])
 def test_silent_machine_is_replaced_though_the_job_is_rerun_again_and_again(kind: str) -> None:
-    case = Scripted(4, kind=kind, options={"restartJobOnWorkerRestart": True}, noticed_s=10_000.0)
+    case = Scripted(
+        size=4, kind=kind, options={"restartJobOnWorkerRestart": True}, noticed_s=10_000.0
+    )
     case.wait(3600)
     hung = case.vm("worker-0").instance_id
     case.vm("worker-0").hang()
@@ -256,7 +258,7 @@ def test_silent_host_of_a_slice_is_replaced() -> None:
 def test_machines_that_go_soon_after_their_report_are_not_requested_without_end(
     life_s: float,
 ) -> None:
-    case = Scripted(2, options={"spot": {"use": "all"}})
+    case = Scripted(size=2, options={"spot": {"use": "all"}})
     case.train()
 
     def lose_soon(program: Program) -> None:

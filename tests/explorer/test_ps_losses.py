@@ -39,7 +39,7 @@ def fail_beside_a_loss(case: Scripted) -> None:
 
 
 def test_job_that_loses_its_parameter_server_every_hour_stays_in_its_first_attempt() -> None:
-    case = Scripted(2, kind="ps")
+    case = Scripted(size=2, kind="ps")
     for _ in range(30):
         case.wait(HOUR_S)
         lose_peers(case)
@@ -51,7 +51,7 @@ def test_job_that_loses_its_parameter_server_every_hour_stays_in_its_first_attem
 
 @pytest.mark.parametrize("fail", [report_lost_peer, fail_beside_a_loss])
 def test_only_a_lost_peer_beside_a_lost_vm_is_excused(fail: Callable[[Scripted], None]) -> None:
-    case = Scripted(2, kind="ps")
+    case = Scripted(size=2, kind="ps")
     for _ in range(6):
         case.wait(HOUR_S)
         fail(case)

@@ -18,6 +18,7 @@ from trainmaster.ports import CreateOutcome, NotCreated
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
+SETUP_TRIES = 3
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def vms_created(case: Scripted) -> int:
 @pytest.mark.parametrize("kind", ["sync", "ps", "independent"])
 @pytest.mark.parametrize("minutes", [2, 60])
 def test_setup_outage_of_an_hour_is_outlasted_free_of_charge(kind: str, minutes: int) -> None:
-    case = Scripted(3, kind=kind)
+    case = Scripted(size=3, kind=kind)
     with setups_fail(case):
         case.wait(minutes * MINUTE_S)
         assert not case.has_ended, case.story
@@ -52,7 +53,7 @@ def test_setup_outage_of_an_hour_is_outlasted_free_of_charge(kind: str, minutes:
 
 
 def test_pause_of_a_replica_holds_no_other_that_is_judged_alone() -> None:
-    case = Scripted(3, kind="independent", options={"independentReplicas": True})
+    case = Scripted(size=3, kind="independent", options={"independentReplicas": True})
     case.explored.is_coupled = False
     case.wait(HOUR_S)
     with setups_fail(case):
@@ -69,7 +70,7 @@ def test_pause_of_a_replica_holds_no_other_that_is_judged_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "ps"])
 def test_setup_outage_beside_a_job_that_runs_is_outlasted_free_of_charge(kind: str) -> None:
-    case = Scripted(3, kind=kind)
+    case = Scripted(size=3, kind=kind)
     case.wait(HOUR_S)
     with setups_fail(case):
         case.lose("worker-0")
@@ -81,18 +82,19 @@ def test_setup_outage_beside_a_job_that_runs_is_outlasted_free_of_charge(kind: s
 
 
 def test_setup_that_never_succeeds_ends_the_job_after_three_tries() -> None:
-    case = Scripted(3)
+    replicas = 3
+    case = Scripted(size=replicas)
     with setups_fail(case):
         case.wait(3 * HOUR_S)
     assert case.job.state is JobState.FAILED, case.story
     message = case.job.error_message or ""
     assert message.startswith("Internal error occurred for the current attempt: "), case.story
-    assert vms_created(case) == 3 * 3
+    assert vms_created(case) == SETUP_TRIES * replicas
 
 
 def test_machine_that_is_unfit_after_its_reboot_is_replaced_free_of_charge() -> None:
     """Its GPU is gone, which is why the VM rebooted: nobody pays, and the machine is replaced."""
-    case = Scripted(3)
+    case = Scripted(size=3)
     case.train(HOUR_S / 4)
     broken = case.vm("chief-0")
     for agent in broken.agents:
@@ -107,7 +109,7 @@ def test_machine_that_is_unfit_after_its_reboot_is_replaced_free_of_charge() -> 
 @pytest.mark.parametrize(("kind", "roles"), [("sync", 1), ("ps", 2), ("independent", 1)])
 def test_vms_beside_workers_without_capacity_are_limited(kind: str, roles: int) -> None:
     """Workers have no capacity in any zone: other VMs are created, but not without end."""
-    case = Scripted(4, kind=kind)
+    case = Scripted(size=4, kind=kind)
     create = case.cloud.create
 
     def refuse_workers(job: Job, step: Create, metadata: dict[str, str]) -> CreateOutcome:

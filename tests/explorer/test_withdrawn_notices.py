@@ -13,7 +13,7 @@ SHORT_NOTICE_S = 60.0
 
 @pytest.mark.parametrize("save_s", [15.0, 118.0, 500.0])
 def test_save_of_all_members_costs_nothing_however_long_it_takes(save_s: float) -> None:
-    case = Scripted(3)
+    case = Scripted(size=3)
     case.explored.reaction_to_save = EXITS
     case.explored.save_s = save_s
     case.train(HOUR_S)
@@ -31,7 +31,7 @@ def test_save_of_all_members_costs_nothing_however_long_it_takes(save_s: float) 
 def test_save_of_a_program_alone_is_no_success(kind: str, save_s: float) -> None:
     """The notice came an hour ahead, and the VM stays."""
     independent = {"independentReplicas": True}
-    case = Scripted(1) if kind == "sync" else Scripted(2, kind=kind, options=independent)
+    case = Scripted(size=1) if kind == "sync" else Scripted(size=2, kind=kind, options=independent)
     case.explored.is_coupled = False
     case.explored.reaction_to_save = EXITS
     case.explored.save_s = save_s

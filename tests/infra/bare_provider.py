@@ -45,6 +45,17 @@ UNKNOWN: Final = msgpack.ExtType(0, b"\x00")
 NESTED_SINGLE: Final = 1
 NESTED_LIST: Final = 2
 _WIRE_BYTES: Final = 2
+# Numbers of fields in the requests and replies of the protocol.
+_TYPE_NAME: Final = 1
+_CONFIG: Final = 2
+_PROPOSED_STATE: Final = 3
+_PLANNED_STATE: Final = 3
+_RAW_STATE: Final = 3
+_STATE_OF_REPLY: Final = 1
+# A DynamicValue is a value in one of two encodings; a RawState is one in JSON.
+_MSGPACK: Final = 1
+_JSON: Final = 2
+_JSON_OF_RAW_STATE: Final = 1
 
 Schema = dict[str, Block]
 
@@ -107,36 +118,44 @@ def _handlers(schema: Schema) -> dict[str, Any]:
 def _plan(schema: Schema, request: bytes) -> bytes:
     """Return the proposed values; every attribute without a value is unknown."""
     fields = _fields(request)
-    proposed = msgpack.unpackb(_fields(fields[3])[1], strict_map_key=False)
-    planned = _with_unknowns(schema[fields[1].decode()], proposed)
+    proposed = _decoded(fields[_PROPOSED_STATE])
+    planned = _with_unknowns(schema[fields[_TYPE_NAME].decode()], proposed)
     legacy_type_system = b"\x28\x01"  # field 5 is true in every provider that is built with SDK 2
-    return _field(1, _field(1, msgpack.packb(planned))) + legacy_type_system
+    return _reply(planned) + legacy_type_system
 
 
 def _apply(schema: Schema, request: bytes) -> bytes:
     """Return the planned values with a value for each unknown one. A deletion has none."""
     fields = _fields(request)
-    planned = msgpack.unpackb(_fields(fields[3])[1], strict_map_key=False)
-    applied = _with_values(schema[fields[1].decode()], planned)
+    planned = _decoded(fields[_PLANNED_STATE])
+    applied = _with_values(schema[fields[_TYPE_NAME].decode()], planned)
     legacy_type_system = b"\x20\x01"  # field 4
-    return _field(1, _field(1, msgpack.packb(applied))) + legacy_type_system
+    return _reply(applied) + legacy_type_system
 
 
 def _read(schema: Schema, request: bytes) -> bytes:
     """Return a data source with a value for each attribute that its configuration lacks."""
     fields = _fields(request)
-    block = schema[f"data.{fields[1].decode()}"]
-    config = msgpack.unpackb(_fields(fields[2])[1], strict_map_key=False)
+    block = schema[f"data.{fields[_TYPE_NAME].decode()}"]
+    config = _decoded(fields[_CONFIG])
     found = _with_values(block, _with_unknowns(block, config))
-    return _field(1, _field(1, msgpack.packb(found)))
+    return _reply(found)
 
 
 def _upgrade(request: bytes) -> bytes:
-    """Return the stored state, which has the schema's version, in the form in which it is stored
-    (field 2 of a DynamicValue is JSON).
+    """Return the stored state, which has the schema's version, in the form in which it is
+    stored.
     """
-    stored = _fields(_fields(request)[3])[1]
-    return _field(1, _field(2, stored))
+    stored = _fields(_fields(request)[_RAW_STATE])[_JSON_OF_RAW_STATE]
+    return _field(_STATE_OF_REPLY, _field(_JSON, stored))
+
+
+def _decoded(dynamic_value: bytes) -> Any:
+    return msgpack.unpackb(_fields(dynamic_value)[_MSGPACK], strict_map_key=False)
+
+
+def _reply(state: Any) -> bytes:
+    return _field(_STATE_OF_REPLY, _field(_MSGPACK, msgpack.packb(state)))
 
 
 def _with_values(block: Block, value: Any) -> Any:

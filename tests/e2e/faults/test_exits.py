@@ -31,6 +31,12 @@ HEAVY = pytest.mark.heavy(
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
+RESTARTS_MAX = 5
+"""Most restarts of a replica in one attempt."""
+STARTS = 1 + RESTARTS_MAX
+"""Most starts of a replica in one attempt."""
+RERUNS_MAX = 3
+ATTEMPTS = 1 + RERUNS_MAX
 
 
 def submit_with_action(lab: Lab, action: str, trainmaster: object = None) -> str:
@@ -71,21 +77,20 @@ def incarnations(lab: Lab, job_id: str) -> int:
 def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGTERM", trainmaster={"exitPolicy": {"pauses": False}})
     state = wait_for_failure(lab, job_id, 200)
-    assert incarnations(lab, job_id) == 4 * 6
-    assert (state.job.attempt, state.job.budgets.reruns_used) == (4, 3)
+    assert incarnations(lab, job_id) == ATTEMPTS * STARTS
+    assert (state.job.attempt, state.job.budgets.reruns_used) == (ATTEMPTS, RERUNS_MAX)
     beginning = "The replica worker 0 exited with a non-zero status of 15(SIGTERM). \n"
     assert (state.job.error_message or "").startswith(beginning)
     exits = exits_of_worker(lab, job_id)
-    assert [entry.before.restarts_used for entry in exits] == [0, 1, 2, 3, 4, 5] * 4
+    assert [entry.before.restarts_used for entry in exits] == [*range(STARTS)] * ATTEMPTS
     vms = [
         entry.event.subject.vm.instance_id
         for entry in exits
         if isinstance(entry.event, ReplicaExited)
     ]
-    assert [len(set(vms[first : first + 6])) for first in range(0, 24, 6)] == [1] * 4, (
-        "restarts use the same VM"
-    )
-    assert len(set(vms)) == 4, "each rerun uses another VM"
+    vms_by_attempt = [set(vms[first : first + STARTS]) for first in range(0, len(vms), STARTS)]
+    assert [len(used) for used in vms_by_attempt] == [1] * ATTEMPTS, "restarts use the same VM"
+    assert len(set(vms)) == ATTEMPTS, "each rerun uses another VM"
 
 
 @HEAVY

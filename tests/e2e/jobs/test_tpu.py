@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pytest
 
@@ -128,9 +129,20 @@ def tpus(lab: Lab) -> TpuLab:
     return TpuLab(lab.stack, lab.store, fleet, lab.objects, lab.bus, lab.packages)
 
 
-def replacements(tpus: TpuLab, job_id: str) -> tuple[int, int, int]:
+class Losses(NamedTuple):
+    """What the failures and losses of the slice have led to."""
+
+    restarts_used: int
+    """Restarts that are charged to it."""
+    replaced: int
+    """How often its VMs were replaced after a loss."""
+    vm_generation: int
+    """Which slice of the replica this is, from 1."""
+
+
+def losses(tpus: TpuLab, job_id: str) -> Losses:
     (replica,) = tpus.state(job_id).replicas
-    return replica.restarts_used, replica.replaced, replica.vm_generation
+    return Losses(replica.restarts_used, replica.replaced, replica.vm_generation)
 
 
 @pytest.mark.slow
@@ -145,13 +157,14 @@ def test_slice_of_four_hosts_survives_a_killed_host_and_a_preemption(tpus: TpuLa
     tpus.faults.kill_program(name, host=2)
     tpus.until(lambda: tpus.replica(job_id, SLICE).incarnation == 2, 30)
     tpus.wait_for_output_of_all_hosts(job_id, "resuming from epoch")
-    assert replacements(tpus, job_id) == (1, 0, 1), "only the killed host's exit is charged"
+    killed = Losses(restarts_used=1, replaced=0, vm_generation=1)
+    assert losses(tpus, job_id) == killed, "only the killed host's exit is charged"
     before = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(name, notice_s=5)
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     state = tpus.wait_for_success(job_id, 240)
     (replica,) = state.replicas
-    assert (replica.restarts_used, replica.replaced, replica.vm_generation) == (1, 1, 2)
+    assert losses(tpus, job_id) == Losses(restarts_used=1, replaced=1, vm_generation=2)
     assert len(replica.hosts_done) == FOUR_HOSTS.hosts - 1, "the last host's exit ended the job"
     assert replica.instance_id != before.instance_id
     metrics = json.loads(tpus.objects.read(f"{folder}/metrics.json", max_bytes=1 << 20) or b"{}")
@@ -178,8 +191,8 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
 
         A pass of `provision` that is under way replaces the slice at once.
         """
-        losses = [vm.loss for vm in tpus.fleet.list_vms(job_id)]
-        return losses != [LossCause.GONE] or tpus.replica(job_id, SLICE).vm_generation == 2
+        listed = [vm.loss for vm in tpus.fleet.list_vms(job_id)]
+        return listed != [LossCause.GONE] or tpus.replica(job_id, SLICE).vm_generation == 2
 
     tpus.until(is_lost_or_replaced, 60)
     # As the sweep does every minute.
@@ -190,7 +203,7 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
     )
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
-    assert replacements(tpus, job_id) == (0, 1, 2)
+    assert losses(tpus, job_id) == Losses(restarts_used=0, replaced=1, vm_generation=2)
     new = tpus.vm(job_id, SLICE)
     assert (new.name, new.vm_generation) == (old.name, 2)
     assert new.instance_id != old.instance_id
@@ -206,7 +219,7 @@ def test_reboot_of_one_host_restarts_all_hosts_of_the_slice(tpus: TpuLab) -> Non
     tpus.until(lambda: tpus.replica(job_id, SLICE).incarnation == 2, 90)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert tpus.vm(job_id, SLICE).instance_id == node.instance_id, "the slice was not replaced"
-    assert replacements(tpus, job_id) == (0, 0, 1)
+    assert losses(tpus, job_id) == Losses(restarts_used=0, replaced=0, vm_generation=1)
     tpus.cancel(job_id)
 
 
