@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,22 @@ class ProgramFinding:
         return f"{self.problem}: {self.remedy}"
 
 
+class LeftOut(NamedTuple):
+    """A file or folder of the user that the VM does not get."""
+
+    why: str
+    remedy: str
+    """What to do so that the VM gets it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramFiles:
     """The files that a VM gets, by their path from the working directory, with `/`."""
 
     names: frozenset[str]
     read: Callable[[str], bytes]
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """By the path that it would have."""
 
 
 def must_fail(problem: str, remedy: str) -> ProgramFinding:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -148,7 +149,9 @@ def check_imports(
                 continue
             if not is_in_runtime(module, runtime.names):
                 reported.add(module)
-                yield _missing(imported, module, runtime, place)
+                yield _left_out(imported, module, files) or _missing(
+                    imported, module, runtime, place
+                )
 
 
 def _parsed(text: str) -> Requirement | None:
@@ -176,6 +179,20 @@ def _required_name(text: str, runtime: RuntimePackages) -> str:
     if requirement is None:  # its name may be right nevertheless
         return normalize(re.split(r"[^\w.-]", text, maxsplit=1)[0])
     return normalize(requirement.name) if _applies(requirement, runtime) else ""
+
+
+def _left_out(imported: Import, module: str, files: ProgramFiles) -> ProgramFinding | None:
+    """Return the finding about a module that the user has, but that the VM does not get; None for
+    any other module.
+    """
+    for name, left_out in sorted(files.left_out.items()):
+        if PurePosixPath(name).name in (module, f"{module}.py"):
+            return may_fail(
+                f"{imported.file}:{imported.line} imports {module}, but {name} is left out"
+                f" ({left_out.why})",
+                f"{left_out.remedy}, unless another package brings {module}",
+            )
+    return None
 
 
 def _missing(imported: Import, module: str, runtime: RuntimePackages, place: str) -> ProgramFinding:

@@ -15,12 +15,18 @@ from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
+from trainmaster.packaging.folder_files import LEADS_OUT, LINKS_FOLDER
 from trainmaster.program_files.command import check_command, entry_of
-from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
+from trainmaster.program_files.findings import LeftOut, ProgramFiles, ProgramFinding
 from trainmaster.program_files.requirements import check_imports, check_pins, runtime_of
 from trainmaster.program_files.runtime_choice import choose_runtime
 from trainmaster.program_files.source_files import Sources
-from trainmaster.wiring.folders import job_of_folder, list_folder_files, read_requirements
+from trainmaster.wiring.folders import (
+    IGNORE_FILE,
+    job_of_folder,
+    list_folder_files,
+    read_requirements,
+)
 
 MASTER: Final = "masterConfig"
 """Field of an image of the user's own."""
@@ -105,9 +111,18 @@ def with_chosen_runtime(
 
 
 def _files_of(folder: Path) -> ProgramFiles:
-    """Return the files of the folder that are packed."""
-    paths = list_folder_files(folder).files
-    return ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
+    """Return the files of the folder that are packed, and those that are left out."""
+    listed = list_folder_files(folder)
+    paths = listed.files
+    left_out = {name: LeftOut(why, _remedy(name, why)) for name, why in listed.left_out.items()}
+    return ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes(), left_out)
+
+
+def _remedy(name: str, why: str) -> str:
+    """Return what to do so that a file is packed that is left out for this reason."""
+    if why in (LEADS_OUT, LINKS_FOLDER):
+        return f"replace the link {name} by a copy of what it leads to"
+    return f"add the line !{name} to {IGNORE_FILE}"
 
 
 def refuse_folder(findings: Sequence[ProgramFinding]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -525,3 +526,28 @@ def test_choice_of_the_runtime_names_the_line(tmp_path: Path) -> None:
     training = {"region": "us-central1", "args": ["python", "train.py"]}
     _, why = with_chosen_runtime({"jobId": "a", "trainingInput": training}, tmp_path)
     assert why.startswith("runtime: pytorch-2.13, because train.py:2 imports torch; ")
+
+
+@pytest.mark.parametrize("name", ["lib", "lib.py", "src/lib"])
+def test_import_of_what_the_folder_leaves_out_says_why(name: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "lib").mkdir(parents=True)
+    (elsewhere / "lib.py").touch()
+    folder = tmp_path / "folder"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).symlink_to(elsewhere / Path(name).name)
+    [finding] = check(folder, {"train.py": "import lib\n"}, "python", "train.py", runtime=PYTORCH)
+    assert str(finding) == (
+        f"train.py:1 imports lib, but {name} is left out (leads out of the folder): replace the"
+        f" link {name} by a copy of what it leads to, unless another package brings lib"
+    )
+
+
+def test_import_of_what_git_ignores_says_how_to_keep_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    files = {"train.py": "import lib\n", "lib.py": "", ".gitignore": "lib.py\n"}
+    [finding] = check(tmp_path, files, "python", "train.py", runtime=PYTORCH)
+    assert str(finding) == (
+        "train.py:1 imports lib, but lib.py is left out (git ignores it): add the line !lib.py to"
+        " .trainmasterignore, unless another package brings lib"
+    )
