@@ -1,5 +1,7 @@
 """One job whose faults a test chooses, in the world of the histories, with its agents, machines and
 programs.
+
+A history is jobs under drawn faults. Here the history draws no job of its own; the test gives one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ WEEK: Final = {"maxRunningTime": "604800s"}
 class Scripted(History):
     """A job that trains until the test ends, unless its programs are told to exit.
 
-    `size`: the number of its replicas, or of its slices. `kind`: see `job_documents`.
+    `size`: the number of its replicas, or of its slices. `kind`: see `job_documents`. `reaction`:
+    how the programs of the peers end when one of them is gone (`REACTIONS` in `programs`), and
+    `noticed_s` how many seconds later. `faults`: fields of `Profile`.
     """
 
     def __init__(

@@ -30,7 +30,11 @@ def bucket_grants() -> set[StorageGrant]:
 
 
 def _grants_of(body: dict[str, Any]) -> list[StorageGrant]:
-    """Return the grants of a resource, of which there is one for each key of its `for_each`."""
+    """Return the grants of a resource, of which there is one for each key of its `for_each`.
+
+    The table of grants is for readers: there, a member is `function submit`, and a role of the
+    project's own ends with the file that defines it.
+    """
     condition = str(body["condition"][0]["expression"]) if "condition" in body else ""
     names = FOLDER.findall(condition)
     if "for folder in" in condition:

@@ -1,5 +1,9 @@
 """The agent's decisions on a written history: one VM with fakes of setup, program, Pub/Sub and
 metadata server.
+
+A history is a list of events in words, such as `RUN`. An event of the control plane is a directive:
+to run an incarnation (one start of the program), to hold it until all members of the gang are
+ready, or to stop it. "The next" is the next incarnation; "what was held" runs after a hold.
 """
 
 from __future__ import annotations
@@ -57,7 +61,9 @@ ORDERS = {
     HOLD_NEXT: "hold",
     STOP: "stop",
 }
+"""Events of the control plane → the action of their directive."""
 NEXT = (RUN, RUN_AFTER_PAUSE, HOLD_NEXT)
+"""Directives to another incarnation than the latest one."""
 PROGRAM_EVENTS = (SET_UP, SETUP_FAILS, SETUP_START_FAILS, DIES, PROGRAM_ENDS, ACCEPTED)
 DIRECTIVE = "instance/attributes/trainmaster-directive"
 EVENTS = (
@@ -83,7 +89,7 @@ EVENTS = (
 
 
 class EndOfHistoryError(Exception):
-    pass
+    """All events of the history have happened, and the agent waits for another one."""
 
 
 class ScriptedInbox(Inbox):
@@ -273,7 +279,8 @@ class ScriptedVm:
         elif event in PROGRAM_EVENTS:
             self._happen_to_program(event)
         elif event == TIMER and timers:
-            timers.pop(0)[1]()
+            _, handler = timers.pop(0)
+            handler()
         elif event in (MAINTENANCE, CANCELLED):
             window = datetime.now(UTC) + timedelta(seconds=3000)
             text = (
@@ -340,7 +347,7 @@ class ScriptedVm:
         if self._running is not None:
             self.ends.setdefault(self._running.incarnation, "own")
 
-    # The setup, the launcher and the program.
+    # The setup, the launcher and the program, as the agent calls them.
 
     def clean_up(self) -> None:
         pass

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -57,15 +58,17 @@ def tpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TpuLab]:
 def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> None:
     """Kill one program during the outage.
 
-    All VMs run on, and no directive reaches them until it ends.
+    All VMs run on, and no directive reaches them until it ends. A directive is an order to the
+    agent of a VM, such as to run the program again.
     """
     before = {vm.name: vm.instance_id for vm in lab.fleet.list_vms(job_id)}
-    last, started = max(before), order(lab, job_id)
-    lab.until(lambda: lab.faults.processes(last)["program"], 30)
+    victim = max(before)  # the name of a worker, if there is one
+    starts_before = ordered_starts(lab, job_id)
+    lab.until(lambda: lab.faults.processes(victim)["program"], 30)
     lab.faults.change(**outage)
     try:
-        lab.faults.kill_program(last)
-        lab.until(lambda: order(lab, job_id) > started, 30)
+        lab.faults.kill_program(victim)
+        lab.until(lambda: ordered_starts(lab, job_id) > starts_before, 30)
         time.sleep(OUTAGE_S)
         for words in (["why", job_id], ["doctor"]):
             print(
@@ -80,9 +83,9 @@ def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> No
     assert {vm.name: vm.instance_id for vm in lab.fleet.list_vms(job_id)} == before
 
 
-def order(lab: Lab, job_id: str) -> tuple[int, int]:
-    """Return the numbers of the round of a gang, and of the incarnation of a slice that
-    is alone.
+def ordered_starts(lab: Lab, job_id: str) -> tuple[int, int]:
+    """Return the numbers of the latest start of all members together, which is a round, and of one
+    replica alone, which is an incarnation. Each restart that is ordered makes one of them greater.
     """
     state = lab.state(job_id)
     return state.job.round.number, max(replica.incarnation for replica in state.replicas)
@@ -120,9 +123,7 @@ def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again
 
 
 def test_slice_runs_on_while_cloud_tpu_is_out_of_reach(tpus: TpuLab) -> None:
-    job_id = tpus.scripted_on_slice(
-        MANY_STEPS, ONE_SLICE.__class__(ONE_SLICE.task_type, 1, "", tpu=ONE_HOST)
-    )
+    job_id = tpus.scripted_on_slice(MANY_STEPS, replace(ONE_SLICE, tpu=ONE_HOST))
     tpus.wait(job_id, "RUNNING", 300)
     restart_in_an_outage(tpus, job_id, TPU_OUTAGE)
     check_nothing_was_lost(tpus, job_id)

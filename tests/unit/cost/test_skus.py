@@ -171,7 +171,8 @@ def test_sku_of_a_machine_is_recognized(
 ) -> None:
     found = resource_of(a_sku(description, group=group, usage_type=usage, unit=unit))
     assert found is not None
-    assert (found[0].name, found[1]) == (name, Pricing(pricing))
+    resource, how_it_is_bought = found
+    assert (resource.name, how_it_is_bought) == (name, Pricing(pricing))
 
 
 @pytest.mark.parametrize(

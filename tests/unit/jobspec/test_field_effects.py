@@ -94,6 +94,7 @@ FIELDS: Final = {
 
 
 SPELLINGS: Final[dict[str, set[str]]] = {}
+"""Canonical name of a field → the names under which a document may give it."""
 for _, _model in FIELDS.values():
     for _spelling, _name in accepted_names(_model).items():
         SPELLINGS.setdefault(_name, set()).add(_spelling)
@@ -115,7 +116,7 @@ def recorded_jobs() -> tuple[tuple[DocumentKind, dict[str, Any]], ...]:
 
 def outcome(document: dict[str, Any]) -> object:
     """Return all that is stored of a job but the document itself; None if it is refused."""
-    key = repr(document)  # fields share the jobs around them
+    key = repr(document)  # many fields are tried on the same document
     if key not in OUTCOMES:
         OUTCOMES[key] = accepted(document)
     return OUTCOMES[key]
@@ -193,6 +194,9 @@ def copied(value: Any) -> Any:
 def with_value(
     document: dict[str, Any], kind: DocumentKind, path: Path_, index: int, value: object
 ) -> dict[str, Any]:
+    """Return the document with this value of the field, in the mapping of this index among its
+    holders; None: without the field.
+    """
     changed: dict[str, Any] = copied(document)
     holder = list(holders(changed, kind.model, path))[index]
     for spelling in [key for key in holder if key in SPELLINGS[path[-1]]]:
@@ -217,6 +221,7 @@ def bases(kind: DocumentKind, path: Path_) -> Iterator[dict[str, Any]]:
 
 
 def has_effect(path: Path_, model: type[WireModel]) -> bool:
+    """Whether any value of the field, on any valid job, changes what is stored."""
     for kind in KINDS:
         for document in bases(kind, path):
             before = outcome(document)
@@ -290,6 +295,7 @@ FOR_PEOPLE: Final[Mapping[str, str]] = {
 
 
 def mutated(value: Any) -> Any:
+    """Return another value of the same type."""
     match value:
         case None:
             return 7
@@ -331,6 +337,7 @@ def test_value_of_the_vm_configuration_is_used_by_the_agent(name: str) -> None:
 
 
 def levels(kind: type[Level] = Level) -> Iterator[type[Level]]:
+    """Yield the models of all mappings of a manifest, which are the subclasses of `Level`."""
     for inner in kind.__subclasses__():
         yield inner
         yield from levels(inner)

@@ -1,5 +1,7 @@
 """A run whose steps fail or are interrupted: the others run, everything is removed, and the result
 is printed.
+
+A step may note facts, and the result compares them with what Trainmaster assumes of Google Cloud.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ def a_world() -> World:
         "us-central1",
         "bucket",
         no_commands,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
+        store=nothing,
+        fleet=nothing,
+        advisor=nothing,
+        objects=nothing,
+        metrics=nothing,
         packages=Path(),
         container_image="",
         api="",
@@ -62,8 +64,12 @@ def interrupt(_: World) -> None:
     raise KeyboardInterrupt
 
 
+UNEXPECTED_PYTHON = "2.7"
+
+
 def note(world: World) -> None:
-    world.saw("python", "3.10")
+    """Note a fact that contradicts an assumption: the version of Python on the VMs."""
+    world.saw("python", UNEXPECTED_PYTHON)
 
 
 def skip(_: World) -> None:
@@ -94,7 +100,7 @@ def test_run_with_a_failed_step_removes_everything_and_names_it() -> None:
     assert smoke(installation, lines.append, [Step("digits", fail), Step("c", note)]) == 1
     assert installation.events == ["installed", "removed"]
     assert lines[-1].endswith("Failed steps: digits.")
-    assert any("DIFFERENT" in line and "3.10" in line for line in lines), (
+    assert any("DIFFERENT" in line and UNEXPECTED_PYTHON in line for line in lines), (
         "facts of later steps are compared"
     )
 
@@ -104,7 +110,7 @@ def test_interrupted_run_removes_everything_and_prints_what_it_saw() -> None:
     with pytest.raises(KeyboardInterrupt):
         smoke(installation, lines.append, [Step("a", note), Step("b", interrupt)])
     assert installation.events == ["installed", "removed"]
-    assert any("DIFFERENT" in line and "3.10" in line for line in lines)
+    assert any("DIFFERENT" in line and UNEXPECTED_PYTHON in line for line in lines)
     assert any(line.startswith("| a ") for line in lines), "the step that had ended is in the table"
 
 

@@ -1,4 +1,8 @@
-"""No value of a field leads to another error than an answer."""
+"""Files of other tools, with any values in their fields: each is refused by a `ForeignFile`.
+
+This error is an answer to the user: it gives the job file that the task of SkyPilot or dstack
+means. No value may lead to another error, such as one of a type that the reading did not expect.
+"""
 
 from __future__ import annotations
 
