@@ -54,39 +54,43 @@ def results() -> dict[str, Any]:
 
 
 def test_container_pipeline_runs_to_its_end_without_a_model(results: dict[str, Any]) -> None:
-    has_no_model, *states, has_end_time = results["container"]
-    assert (has_no_model, has_end_time) == (True, True)
-    assert states == [
-        "PIPELINE_STATE_SUCCEEDED",
-        "PIPELINE_STATE_SUCCEEDED",
-        "JOB_STATE_SUCCEEDED",
-    ], "of the pipeline, of the same one read again, and of its job"
+    assert results["container"] == {
+        "has_model": False,
+        "pipeline": "PIPELINE_STATE_SUCCEEDED",
+        "pipeline read again": "PIPELINE_STATE_SUCCEEDED",
+        "job": "JOB_STATE_SUCCEEDED",
+        "has_end_time": True,
+    }
     assert ("--n", "5", "0.5") in results["arguments"]
 
 
 def test_package_pipeline_runs_to_its_end(results: dict[str, Any]) -> None:
-    state, has_failed = results["package"]
-    assert (state, has_failed) == ("PIPELINE_STATE_SUCCEEDED", False)
+    assert results["package"] == {"pipeline": "PIPELINE_STATE_SUCCEEDED", "has_failed": False}
     assert ("--epochs", "6") in results["arguments"]
 
 
 def test_failed_pipeline_raises_the_error_of_its_job(results: dict[str, Any]) -> None:
-    kind, message = results["failed"]
-    assert kind == "RuntimeError"
-    assert "The replica chief 0 exited with a non-zero status of 2." in message
+    failed = results["failed"]
+    assert failed["error"] == "RuntimeError"
+    assert "The replica chief 0 exited with a non-zero status of 2." in failed["message"]
 
 
 def test_pipeline_is_submitted_cancelled_and_deleted(results: dict[str, Any]) -> None:
-    first_state, last_state, error_code, error_after_deletion, _ = results["cancelled"]
-    assert (first_state, last_state) == ("PIPELINE_STATE_QUEUED", "PIPELINE_STATE_CANCELLED")
-    assert error_code == code_pb2.CANCELLED
-    assert error_after_deletion == "NotFound"
+    assert results["cancelled"] == {
+        "submitted": "PIPELINE_STATE_QUEUED",
+        "cancelled": "PIPELINE_STATE_CANCELLED",
+        "code": code_pb2.CANCELLED,
+        "error after deletion": "NotFound",
+    }
 
 
 def test_model_upload_is_refused_by_name_and_no_pipeline_is_created(
     results: dict[str, Any],
 ) -> None:
-    kind, message = results["refused"]
-    assert kind == "BadRequest"
-    assert "model_to_upload Error: requests the upload of a model; this is not supported" in message
+    refused = results["refused"]
+    assert refused["error"] == "BadRequest"
+    assert (
+        "model_to_upload Error: requests the upload of a model; this is not supported"
+        in refused["message"]
+    )
     assert results["listed"] == ["bad", "good", "good"]

@@ -20,15 +20,16 @@ IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
 SKLEARN = "us-docker.pkg.dev/vertex-ai/training/scikit-learn-cpu.0-23:latest"
 
 
-def call_error(call: Callable[[], object]) -> list[str]:
+def call_error(call: Callable[[], object]) -> dict[str, str]:
+    """Return type and message of the error that the call raises; both empty: it raises none."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - the test wants to know which
-        return [type(error).__name__, str(error)]
-    return ["", ""]
+        return {"error": type(error).__name__, "message": str(error)}
+    return {"error": "", "message": ""}
 
 
-def container() -> list[Any]:
+def container() -> dict[str, Any]:
     job = aiplatform.CustomContainerTrainingJob(
         "good", IMAGE, command=["python", "t.py"], labels={"team": "a"}
     )
@@ -45,41 +46,39 @@ def container() -> list[Any]:
     again = aiplatform.CustomContainerTrainingJob.get(job.resource_name)
     backing = again.gca_resource.training_task_metadata["backingCustomJob"]
     custom_job = aiplatform.CustomJob.get(backing)
-    return [
-        model is None,
-        job.state.name,
-        again.state.name,
-        custom_job.state.name,
-        again.end_time is not None,
-    ]
+    return {
+        "has_model": model is not None,
+        "pipeline": job.state.name,
+        "pipeline read again": again.state.name,
+        "job": custom_job.state.name,
+        "has_end_time": again.end_time is not None,
+    }
 
 
-def package() -> list[Any]:
+def package() -> dict[str, Any]:
     job = aiplatform.CustomPythonPackageTrainingJob(
         "good", "gs://bucket/p.tar.gz", "trainer.task", SKLEARN
     )
     job.run(args=["--epochs", "6"], base_output_dir="gs://bucket/out")
-    return [job.state.name, job.has_failed]
+    return {"pipeline": job.state.name, "has_failed": job.has_failed}
 
 
-def failed() -> list[str]:
+def failed() -> dict[str, str]:
     return call_error(lambda: aiplatform.CustomContainerTrainingJob("bad", IMAGE).run())
 
 
-def cancelled() -> list[Any]:
+def cancelled() -> dict[str, Any]:
     job = aiplatform.CustomContainerTrainingJob("waiting", IMAGE)
     job.submit(replica_count=2)
-    first = job.state.name
+    submitted = job.state.name
     job.cancel()
-    result = [first, job.state.name, job.error.code]
+    states = {"submitted": submitted, "cancelled": job.state.name, "code": job.error.code}
     job.delete()
-    return [
-        *result,
-        *call_error(lambda: aiplatform.CustomContainerTrainingJob.get(job.resource_name)),
-    ]
+    deleted = call_error(lambda: aiplatform.CustomContainerTrainingJob.get(job.resource_name))
+    return {**states, "error after deletion": deleted["error"]}
 
 
-def refused() -> list[str]:
+def refused() -> dict[str, str]:
     serving = aiplatform.CustomContainerTrainingJob(
         "model", IMAGE, model_serving_container_image_uri=IMAGE
     )
