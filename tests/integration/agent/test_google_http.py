@@ -14,9 +14,11 @@ from .support.cloud import Cloud
 
 
 def test_backoffs_grow_up_to_the_cap() -> None:
-    waits = list(itertools.islice(backoffs(30.0), 20))
-    assert all(0.25 <= wait <= 30 for wait in waits)
-    assert min(waits[7:]) >= 15
+    cap_s, least_jitter = 30.0, 0.5
+    waits = list(itertools.islice(backoffs(cap_s, base_s=0.5), 20))
+    assert all(0.5 * least_jitter <= wait <= cap_s for wait in waits)
+    at_the_cap = waits[7:]  # after seven doublings of half a second
+    assert min(at_the_cap) >= cap_s * least_jitter
 
 
 def test_api_calls_use_the_vms_token_and_request_it_once(cloud: Cloud) -> None:

@@ -62,7 +62,7 @@ def reader_of(cloud: Cloud, page_size: int) -> LogReader:
 
 @pytest.fixture
 def reader(cloud: Cloud) -> LogReader:
-    """Return a reader with small pages."""
+    """Return a reader with pages of three entries, so that a few entries need several."""
     return reader_of(cloud, 3)
 
 

@@ -4,7 +4,8 @@ writes only the job's document and the other only its replica's.
 The ledger holds them in the order of the commits, not of the judgements, and gives the stored state
 all the same.
 
-A round is one common start of all members of a job.
+A round is one common start of all members of a job. It is held until all have reported that they
+are ready.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def test_round_ends_before_the_report_of_a_new_member_is_committed(
     """
     world = start()
     lose(world, WORKER_1)
-    assert running(world) == (2, ["worker-1"])
+    assert running(world) == (2, ["worker-1"]), "round 2 goes on without worker 1"
     world.fleet.capacity.clear()
     world.wait(60)
     world.sweep()
@@ -42,7 +43,7 @@ def test_round_ends_before_the_report_of_a_new_member_is_committed(
     assert not world.replica(WORKER_1).round_reported
     world.check()
     world.deliver()
-    assert running(world) == (3, [])
+    assert running(world) == (3, []), "round 3 has all members"
     world.check()
 
 

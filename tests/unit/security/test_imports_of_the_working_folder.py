@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+SOURCES = ("shared", "emulators")
 INTERPRETERS = ("sys.executable", "python")
-"""Expressions. The text "python" begins commands of jobs."""
+"""Expressions, by their source: `python` is a variable. The literal "python" is left out, because
+commands of jobs begin with it.
+"""
 
 
 def commands_of_python() -> Iterator[tuple[str, set[str]]]:
     """Yield the place and the words of each list that begins with an interpreter, and has -m
     or -c.
     """
-    for path in ROOT.glob("[se]*/trainmaster*/**/*.py"):
+    files = [file for name in SOURCES for file in (ROOT / name).glob("trainmaster*/**/*.py")]
+    for path in files:
         if path.is_relative_to(ROOT / "shared/trainmaster/agent"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -31,6 +35,7 @@ def commands_of_python() -> Iterator[tuple[str, set[str]]]:
 
 
 def test_commands_of_python_do_not_look_for_modules_in_the_working_folder() -> None:
+    """Python's options -P and -I leave the working folder out."""
     commands = list(commands_of_python())
     assert len(commands) > 8, "the search finds the commands"
     assert [place for place, words in commands if not {"'-P'", "'-I'"} & words] == []

@@ -4,6 +4,7 @@ peer.
 A gang is the members of a job that train together. A program is *still* if it has done no work for
 `still_s`. The agent of the first member then asks the others whether theirs are still, too, and
 tells them to end them. `stall_timeout_s` is the job's own limit for a program that prints nothing.
+A round is one common start of all members, and a datagram names the one that it is about.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class Gang:
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
         def end_stalled(*arguments: Any) -> None:
+            *_, wait_s = arguments
             self.ended.append(number)
-            self.waits.append(arguments[-1])
+            self.waits.append(wait_s)
 
         launcher: Any = SimpleNamespace(end_stalled=end_stalled)
         channel = SimpleNamespace(

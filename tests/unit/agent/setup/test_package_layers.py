@@ -1,4 +1,8 @@
-"""Packages in layers: what is installed again for the next job on a VM."""
+"""Packages in layers: what is installed again for the next job on a VM.
+
+The lower layer has the packages of the runtime, the upper one those of the program. Each layer is a
+user site of Python.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ PACKAGE = "gs://b/trainer.tar.gz#1"
 
 @pytest.fixture(autouse=True)
 def site_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo after each test what the layers change in this process."""
     monkeypatch.setattr(site, "USER_BASE", site.getuserbase())
     monkeypatch.setattr(site, "USER_SITE", site.getusersitepackages())
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -32,12 +37,11 @@ class Installer:
         self.installed: list[str] = []
 
     def install(self, *packages: str, runtime: tuple[str, ...] = RUNTIME) -> None:
+        """Install the layers; the program's module has the version of its package in its name."""
         self.installed = []
+        _, version = packages[0].split("#")
         layers = PackageLayers(self.work, runtime, packages)
-        layers.install(
-            lambda: self._add("runtime_module"),
-            lambda: self._add(packages[0].partition("#")[2] and f"program_{packages[0][-1]}"),
-        )
+        layers.install(lambda: self._add("runtime_module"), lambda: self._add(f"program_{version}"))
 
     def _add(self, name: str) -> None:
         self.installed.append(name)
