@@ -138,6 +138,21 @@ def test_packages_are_installed_in_order_by_documented_commands_and_never_from_t
     assert package_downloads(cloud) == 2
 
 
+@pytest.mark.parametrize(
+    "variables", [{"PYTHONNOUSERSITE": "1"}, {"PYTHONUSERBASE": "/nowhere"}], ids=str
+)
+def test_variable_of_the_job_does_not_hide_its_packages(
+    cloud: Cloud, offline: Vm, variables: dict[str, str]
+) -> None:
+    cloud.objects[HELPER] = wheel("helper", "NAME = 'a wheel'")
+    cloud.objects[TRAINER_WHEEL] = trainer_wheel(TASK)
+    offline.configure(package_uris=[TRAINER_WHEEL, HELPER], variables=variables)
+    cloud.direct(attempt=1, incarnation=1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
+
+
 def test_vm_that_starts_later_installs_the_generation_that_was_accepted(
     cloud: Cloud, vm: Vm
 ) -> None:

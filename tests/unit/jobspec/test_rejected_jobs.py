@@ -254,7 +254,9 @@ def test_flex_start_of_vms_is_answered_with_the_ways_that_exist() -> None:
 LINES: Final = "one\ntwo"
 
 
-@pytest.mark.parametrize("name", ["DOCKER_X", "http_proxy", "PATH", "LD_PRELOAD"])
+@pytest.mark.parametrize(
+    "name", ["DOCKER_X", "PODMAN_USERNS", "STORAGE_OPTS", "http_proxy", "PATH", "LD_PRELOAD"]
+)
 def test_lines_of_a_variable_that_engines_read_are_refused_in_every_format(name: str) -> None:
     """Other variables may have several lines, and so may these without a container."""
     env = [{"name": name, "value": LINES}, {"name": "MY_LINES", "value": LINES}]

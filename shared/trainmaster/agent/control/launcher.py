@@ -57,7 +57,7 @@ from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.collector import PROGRESS_FOLDER, ProgressCollector
 from trainmaster.agent.setup import machine_state
 from trainmaster.agent.setup.gcs_mount import GcsMount
-from trainmaster.agent.setup.package_layers import program_folders, user_base
+from trainmaster.agent.setup.package_layers import HIDE_PACKAGES, program_folders, user_base
 from trainmaster.agent.workspace import Workspace
 
 STACK_GRACE_S = 2.0
@@ -317,14 +317,9 @@ class Launcher:
         # Python puts this folder first in sys.path, so it must hold none of the agent's files.
         folder = self._workspace.work / "run"
         folder.mkdir(exist_ok=True)
-        inherited = {
-            name: value
-            for name, value in self._workspace.environ.items()
-            if name != "PYTHONNOUSERSITE"
-        }
+        inherited = dict(self._workspace.environ)
         # Where pip installs the commands of the job's packages, such as `ray` and `accelerate`.
         inherited["PATH"] = os.pathsep.join([*program_folders(), inherited.get("PATH", os.defpath)])
-        inherited.update(user_base())
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
         for lock in Path.home().glob(COMPILER_LOCKS):
@@ -332,6 +327,11 @@ class Launcher:
         temporary = self._temporary_folder
         temporary.mkdir(mode=0o700, exist_ok=True)
         variables = {**inherited, "TMPDIR": str(temporary), **env}
+        for name in HIDE_PACKAGES:
+            if name in env:
+                self._workspace.log(f"{name} is not set: it would hide the job's packages.")
+            variables.pop(name, None)
+        variables.update(user_base())
         if jax_cluster.COUNT in env:
             jax_cluster.install(Path(site.getusersitepackages()))
         return Program(

@@ -64,7 +64,8 @@ _WRONG_IMAGE = re.compile(
 # Variables that the engine's command line reads itself. The program's values must not be in the
 # command's environment.
 _ENGINE_VARIABLES = re.compile(
-    r"(DOCKER_|CONTAINERS?_|BUILDKIT_|XDG_|LD_|SSL_CERT_)\w*"
+    r"(DOCKER_|PODMAN_|_?CONTAINERS?_|BUILDKIT_|OTEL_|XDG_|LD_|SSL_CERT_)\w*"
+    r"|STORAGE_(DRIVER|OPTS|CONF)|REGISTRY_AUTH_FILE|GLIBC_TUNABLES"
     r"|GO(DEBUG|GC|MAXPROCS|MEMLIMIT|TRACEBACK)|PATH|HOME|TMPDIR|(HTTPS?|NO|ALL)_PROXY",
     re.IGNORECASE,
 )

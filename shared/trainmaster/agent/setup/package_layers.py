@@ -25,6 +25,8 @@ from trainmaster.agent.setup import machine_state
 from trainmaster.agent.setup.first_record import read_record
 
 USER_BASE = "PYTHONUSERBASE"
+HIDE_PACKAGES = ("PYTHONNOUSERSITE", USER_BASE)
+"""Variables with which a program's Python looks elsewhere than where pip has installed packages."""
 SEALS = "seals.json"
 """File with the seal of each complete layer, by the layer's name."""
 HASH_CHARS = 16
