@@ -24,6 +24,20 @@ variable "region" {
   type        = string
 }
 
+variable "labels" {
+  description = "Labels of all resources that can have some, such as the cost centre that the organisation requires. VMs have the labels of their job."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition = alltrue([
+      for key, value in var.labels :
+      can(regex("^[a-z][a-z0-9_-]{0,62}$", key)) && can(regex("^[a-z0-9_-]{0,63}$", value))
+    ])
+    error_message = "labels must have keys and values of up to 63 lower-case letters, digits, _ and -, and keys begin with a letter, such as cost-centre = \"ml-4711\"."
+  }
+}
+
 variable "notify" {
   description = "E-mail address for alerts and budget warnings."
   type        = string

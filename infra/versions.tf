@@ -18,6 +18,7 @@ provider "google" {
   region                = var.region
   billing_project       = var.project
   user_project_override = true
+  default_labels        = var.labels
 }
 
 data "google_project" "this" {

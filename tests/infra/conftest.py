@@ -238,6 +238,7 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
         "api_viewers": ["group:all@example.com"],
         "price_writers": ["group:finance@example.com"],
         "limits": {"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
+        "labels": {"cost-centre": "ml-4711"},
         "allowed_resources": [
             "secret=projects/p/secrets/key",
             "network=projects/1/global/networks/ml*",

@@ -127,6 +127,17 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
     assert database["delete_protection_state"] == "DELETE_PROTECTION_DISABLED"
 
 
+def test_labels_are_those_of_all_resources(full_plan: Plan) -> None:
+    """The provider gives them to each resource that can have labels."""
+    providers = full_plan.document["configuration"]["provider_config"]
+    (labels,) = (
+        provider["expressions"]["default_labels"]["references"]
+        for provider in providers.values()
+        if provider["name"] == "google"
+    )
+    assert labels == ["var.labels"]
+
+
 def test_wrong_variables_are_rejected_by_name(
     terraform: Terraform, archives: dict[str, Path]
 ) -> None:
@@ -141,6 +152,7 @@ def test_wrong_variables_are_rejected_by_name(
         "ssh_users": '["ml@example.com"]',
         "api_access": "public",
         "limits": '{"team:Vision"=1}',
+        "labels": '{"Cost"="ml"}',
     }
     given = [f"-var={name}={value}" for name, value in wrong.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)

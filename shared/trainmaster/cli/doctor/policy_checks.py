@@ -198,10 +198,16 @@ RULES: Final = (
         "name only members that it lists",
         some_jobs_only=True,
     ),
-    Rule(
-        "iam.disableServiceAccountCreation",
-        _when_enforced("the service accounts that infra/ creates"),
-        only_at_installation=True,
+    *(
+        Rule(
+            constraint,
+            _when_enforced("the service accounts that infra/ creates"),
+            only_at_installation=True,
+        )
+        for constraint in (
+            "iam.disableServiceAccountCreation",
+            "iam.managed.disableServiceAccountCreation",
+        )
     ),
 )
 

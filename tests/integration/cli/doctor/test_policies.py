@@ -130,12 +130,16 @@ def test_policies_that_may_not_be_read_have_an_exit_status_of_their_own(
     assert "roles/orgpolicy.policyViewer" in line
 
 
+@pytest.mark.parametrize(
+    "constraint",
+    ["iam.disableServiceAccountCreation", "iam.managed.disableServiceAccountCreation"],
+)
 def test_only_policies_and_quotas_are_checked_before_the_installation(
-    project: EmptyProject,
+    project: EmptyProject, constraint: str
 ) -> None:
-    project.set_policy("iam.disableServiceAccountCreation", {"enforce": True})
+    project.set_policy(constraint, {"enforce": True})
     (line,) = project.lines("FIX", "--region", REGION)
-    assert "iam.disableServiceAccountCreation" in line
+    assert constraint in line
     assert not [
         word for word in ("topic", "bucket", "function trainmaster") if word in project.run().stdout
     ]
