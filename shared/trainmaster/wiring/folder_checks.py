@@ -14,7 +14,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.field_names import TRAINING_INPUT
+from trainmaster.jobspec.reading.field_names import EXTENSION, TRAINING_INPUT
 from trainmaster.packaging.folder_files import LEADS_OUT, LINKS_FOLDER
 from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import LeftOut, ProgramFiles, ProgramFinding
@@ -28,8 +28,12 @@ from trainmaster.wiring.folders import (
     read_requirements,
 )
 
-MASTER: Final = "masterConfig"
-"""Field of an image of the user's own."""
+_SOFTWARE_FIELDS: Final = (
+    (TRAINING_INPUT, "runtimeVersion"),
+    (TRAINING_INPUT, "masterConfig", "imageUri"),
+    (EXTENSION, "image"),
+)
+"""Fields with which a job names the software of its VMs or containers itself."""
 PLACE: Final = "requirements.txt"
 """File in which a folder names the packages that it requires."""
 
@@ -92,8 +96,8 @@ def with_chosen_runtime(
     runtime fits. `command`: as for `with_folder`.
     """
     command = command or field_at(document, (TRAINING_INPUT, "args")) or ()
-    named = [field_at(document, (TRAINING_INPUT, name)) for name in ("runtimeVersion", MASTER)]
-    if isinstance(command, str) or not command or any(named):
+    names_software = any(field_at(document, path) for path in _SOFTWARE_FIELDS)
+    if isinstance(command, str) or not command or names_software:
         return document, ""
     try:
         spec = accept(job_of_folder(dict(document), command), default_job_id="folder")

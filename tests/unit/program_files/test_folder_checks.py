@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -517,6 +518,35 @@ def test_runtime_is_chosen_by_what_a_shell_or_another_program_starts(
     }.items():
         (tmp_path / name).write_text(content)
     document = {"jobId": "a", "trainingInput": {"region": "us-central1", "args": command}}
+    chosen, _ = with_chosen_runtime(document, tmp_path)
+    assert field_at(chosen, ("trainingInput", "runtimeVersion")) == runtime
+
+
+GPU = {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}}
+CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-8"}
+PREBUILT = "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-14.py310:latest"
+
+
+@pytest.mark.parametrize(
+    ("training", "extension", "runtime"),
+    [
+        (CUSTOM | GPU, {}, PYTORCH),
+        ({"masterConfig": {"diskConfig": {"bootDiskSizeGb": 200}}}, {}, PYTORCH),
+        ({"master_config": {"disk_config": {"boot_disk_size_gb": 200}}}, {}, PYTORCH),
+        ({"masterConfig": {"imageUri": ""}}, {}, PYTORCH),
+        ({"masterConfig": {"imageUri": PREBUILT}}, {}, None),
+        ({"master_config": {"image_uri": PREBUILT}}, {}, None),
+        ({}, {"image": "projects/p/global/images/own"}, None),
+        ({}, {"image": ""}, PYTORCH),
+    ],
+    ids=str,
+)
+def test_runtime_is_chosen_unless_the_job_names_an_image(
+    tmp_path: Path, training: dict[str, Any], extension: dict[str, Any], runtime: str | None
+) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    training = {"region": "us-central1", "args": ["python", "train.py"], **training}
+    document = {"jobId": "a", "trainingInput": training, "trainmaster": extension}
     chosen, _ = with_chosen_runtime(document, tmp_path)
     assert field_at(chosen, ("trainingInput", "runtimeVersion")) == runtime
 
